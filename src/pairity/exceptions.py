@@ -1,0 +1,42 @@
+"""What pairity raises and warns.
+
+::
+
+    Exception
+      PairityError                 everything we raise on purpose
+        InputError (ValueError)    the data at the door: what is wrong, where, what to do
+          ConstraintError          a constraint that this data or this setting cannot carry
+        MissingExtraError (ImportError)   an optional library is not installed
+    UserWarning
+      PairityWarning               everything we warn of
+        TargetNotReachedWarning    the fit ended above its tolerance
+        ConvergenceWarning         an inner minimisation stopped early
+"""
+
+
+class PairityError(Exception):
+    """Everything pairity raises on purpose."""
+
+
+class InputError(PairityError, ValueError):
+    """The data handed in cannot be used; the message says what to change."""
+
+
+class ConstraintError(InputError):
+    """A constraint that this data, or this way of enumerating pairs, cannot carry."""
+
+
+class MissingExtraError(PairityError, ImportError):
+    """An optional library is needed; the message has the line that installs it."""
+
+
+class PairityWarning(UserWarning):
+    """Everything pairity warns of."""
+
+
+class TargetNotReachedWarning(PairityWarning):
+    """The fit ended with the violation above its tolerance."""
+
+
+class ConvergenceWarning(PairityWarning):
+    """An inner minimisation stopped before it converged."""

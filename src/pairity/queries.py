@@ -1,0 +1,408 @@
+"""Queries: the lists to be ranked, as flat arrays, validated once at the door.
+
+Rows stay in the caller's order throughout. The order in which kernels walk them (query by query,
+labels falling) is a `Layout`, computed once from the labels, the query ids and the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairity.columns import (
+    Column,
+    Features,
+    as_column,
+    as_features,
+    as_numbers,
+    missing,
+    require_length,
+)
+from pairity.exceptions import InputError
+from pairity.groups import encode_groups
+
+_KEYS = ("X", "y", "qid", "sensitive_features", "sample_weight", "query_weight")
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The order in which kernels walk the items, and which pairs that order implies.
+
+    Items are sorted by query, then by falling label, so that the items a preferred one is
+    compared with are one contiguous range, from ``start`` to the end of its query.
+
+    Attributes
+    ----------
+    order : int64 array of shape (n_items,)
+        The caller's row at each sorted position.
+    bounds : int64 array of shape (n_queries + 1,)
+        Sorted positions at which the queries begin and end.
+    start : int32 array of shape (n_items,)
+        Within its query, the first sorted position whose label is lower than this item's.
+    level : int32 array of shape (n_items,)
+        The number of different lower labels in the query.
+    code : int32 array of shape (n_items,)
+        Group codes, a missing group last.
+    by_group : int32 array of shape (n_items,)
+        Within its query, the sorted positions listed by group and then by falling label.
+    weight : float64 array of shape (n_items,)
+        Item weights.
+    """
+
+    order: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    start: NDArray[np.int32]
+    level: NDArray[np.int32]
+    code: NDArray[np.int32]
+    by_group: NDArray[np.int32]
+    weight: NDArray[np.float64]
+    uniform: bool
+    longest: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Queries(Mapping[str, Any]):
+    """All queries of a data set: features, labels, query ids and protected groups.
+
+    Make one with `Queries.from_arrays`. It is a mapping of the arrays that `fit` takes, so that
+    ``model.fit(**queries)`` works.
+
+    Attributes
+    ----------
+    X : float64 array or CSR array of shape (n_items, n_features), or None
+    y : float64 array of shape (n_items,)
+    query : int64 array of shape (n_items,), the query each row belongs to, 0..n_queries-1
+    query_ids : array of shape (n_queries,), the caller's ids
+    group : int32 array of shape (n_items,), 0..n_groups-1, or n_groups where it is missing
+    groups : tuple of str, the names of the groups
+    item_weight : float64 array of shape (n_items,), or None
+        A pair weighs the product of its items' weights, as if the items were repeated.
+    query_weight : float64 array of shape (n_queries,), or None
+        Multiplies every pair of the query, as if the query were repeated.
+    feature_names : tuple of str, or None
+
+    Examples
+    --------
+    >>> from pairity import Queries
+    >>> queries = Queries.from_arrays(
+    ...     [[0.1], [0.9], [0.4], [0.3]], [1, 0, 1, 0],
+    ...     qid=["b", "b", "a", "a"], sensitive_features=["f", "m", "m", None],
+    ... )
+    >>> queries
+    Queries(n_queries=2, n_items=4, n_features=1, groups=('f', 'm'), n_missing=1)
+    """
+
+    X: Features | None
+    y: NDArray[np.float64]
+    query: NDArray[np.int64]
+    query_ids: Column
+    group: NDArray[np.int32]
+    groups: tuple[str, ...]
+    item_weight: NDArray[np.float64] | None = None
+    query_weight: NDArray[np.float64] | None = None
+    feature_names: tuple[str, ...] | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any,
+        sensitive_features: Any = None,
+        sample_weight: Any = None,
+        query_weight: Any = None,
+    ) -> Queries:
+        """Check and encode a table; the rows may come in any order.
+
+        Parameters
+        ----------
+        X : table or matrix of shape (n_items, n_features), or None
+            NumPy, SciPy sparse, pandas, polars or pyarrow; None where only scores are looked at.
+        y : column of shape (n_items,)
+            Labels, binary, graded or real; a higher one is preferred.
+        qid : column of shape (n_items,)
+            Query ids: numbers, strings, or anything hashable.
+        sensitive_features : column or table of shape (n_items,) or (n_items, n_attributes)
+            Groups, as strings, whole numbers, booleans or categories; several columns stand for
+            their intersection; None, NaN and null mark an item whose group is not known. Left
+            out, no item has a group.
+        sample_weight : column of shape (n_items,), optional
+            Item weights, not negative. A pair weighs the product of its two items' weights.
+        query_weight : column of shape (n_items,) or mapping from query id to weight, optional
+            Query weights, not negative. A column has the same value in all rows of a query.
+        """
+        features, names = (None, None) if X is None else as_features(X)
+        labels = _labels(y, None if features is None else int(features.shape[0]))
+        n_items = len(labels)
+        query, query_ids = _encode_queries(qid, n_items)
+        if sensitive_features is None:
+            group, groups = np.zeros(n_items, dtype=np.int32), ()
+        else:
+            group, groups = encode_groups(sensitive_features, n_items)
+        item_weight = None
+        if sample_weight is not None:
+            item_weight = _weights(sample_weight, "sample_weight", n_items)
+        by_query = None
+        if query_weight is not None:
+            by_query = _query_weights(query_weight, query, query_ids)
+        return cls(
+            features, labels, query, query_ids, group, groups, item_weight, by_query, names
+        )
+
+    # --- sizes -----------------------------------------------------------------------------
+
+    @property
+    def n_items(self) -> int:
+        """Number of rows."""
+        return len(self.y)
+
+    @property
+    def n_queries(self) -> int:
+        """Number of lists."""
+        return len(self.query_ids)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of groups, K; a missing group is not counted."""
+        return len(self.groups)
+
+    @cached_property
+    def n_missing(self) -> int:
+        """Number of items whose group is missing."""
+        return int(np.count_nonzero(self.group == self.n_groups))
+
+    @property
+    def n_codes(self) -> int:
+        """Number of codes in `group`: K, and one more where some group is missing."""
+        return self.n_groups + (1 if self.n_missing else 0)
+
+    # --- derived ---------------------------------------------------------------------------
+
+    @cached_property
+    def layout(self) -> Layout:
+        """How kernels walk the pairs: see `Layout`."""
+        order = np.lexsort((self.group, -self.y, self.query)).astype(np.int64)
+        query, labels, code = self.query[order], self.y[order], self.group[order]
+        bounds = np.searchsorted(query, np.arange(self.n_queries + 1)).astype(np.int64)
+        begins = np.r_[True, (query[1:] != query[:-1]) | (labels[1:] != labels[:-1])]
+        run = np.cumsum(begins) - 1
+        ends = np.r_[np.flatnonzero(begins)[1:], len(order)]
+        first = bounds[query]
+        level = run[bounds[query + 1] - 1] - run
+        by_group = np.lexsort((np.arange(len(order)), code, query)) - first
+        weight = np.ones(len(order)) if self.item_weight is None else self.item_weight[order]
+        return Layout(
+            order=order,
+            bounds=bounds,
+            start=(ends[run] - first).astype(np.int32),
+            level=level.astype(np.int32),
+            code=code.astype(np.int32),
+            by_group=by_group.astype(np.int32),
+            weight=np.ascontiguousarray(weight, dtype=np.float64),
+            uniform=self.item_weight is None,
+            longest=int(np.diff(bounds).max()),
+        )
+
+    @cached_property
+    def weight_of_query(self) -> NDArray[np.float64]:
+        """Query weights, 1 where none were given."""
+        return np.ones(self.n_queries) if self.query_weight is None else self.query_weight
+
+    def pad(self, table: ArrayLike) -> NDArray[np.float64]:
+        """A K × K table with a further row and column of ones where some group is missing."""
+        padded = np.ones((self.n_codes, self.n_codes))
+        padded[: self.n_groups, : self.n_groups] = table
+        return padded
+
+    # --- subsets ---------------------------------------------------------------------------
+
+    def take(self, queries: ArrayLike) -> Queries:
+        """The chosen queries, whole, with the same groups; rows keep their order."""
+        chosen = np.zeros(self.n_queries, dtype=bool)
+        chosen[np.asarray(queries)] = True
+        rows = np.flatnonzero(chosen[self.query])
+        renumber = np.cumsum(chosen) - 1
+        return Queries(
+            X=None if self.X is None else self.X[rows],
+            y=self.y[rows],
+            query=renumber[self.query[rows]],
+            query_ids=self.query_ids[chosen],
+            group=self.group[rows],
+            groups=self.groups,
+            item_weight=None if self.item_weight is None else self.item_weight[rows],
+            query_weight=None if self.query_weight is None else self.query_weight[chosen],
+            feature_names=self.feature_names,
+        )
+
+    def split(self, fraction: float, random_state: Any = None) -> tuple[Queries, Queries]:
+        """Cut at random, by query, into a larger part and a share of about `fraction`."""
+        from sklearn.utils import check_random_state
+
+        if not 0.0 < fraction < 1.0:
+            raise InputError(f"The share to hold out is {fraction}; it must lie between 0 and 1.")
+        held = round(self.n_queries * fraction)
+        if held == 0 or held == self.n_queries:
+            raise InputError(
+                f"Holding out {fraction:g} of {self.n_queries} queries leaves {held} and "
+                f"{self.n_queries - held}. Give more queries, or another share."
+            )
+        shuffled = check_random_state(random_state).permutation(self.n_queries)
+        return self.take(shuffled[held:]), self.take(shuffled[:held])
+
+    def with_groups_of(self, other: Queries) -> Queries:
+        """The same queries with group codes as `other` numbers them, matched by name."""
+        unknown = [name for name in self.groups if name not in other.groups]
+        if unknown:
+            raise InputError(
+                f"The group {unknown[0]!r} was not among the training groups "
+                f"({', '.join(map(repr, other.groups))}). Use the same groups in both."
+            )
+        recode = np.array(
+            [*(other.groups.index(name) for name in self.groups), other.n_groups], dtype=np.int32
+        )
+        return Queries(
+            self.X, self.y, self.query, self.query_ids, recode[self.group], other.groups,
+            self.item_weight, self.query_weight, self.feature_names,
+        )  # fmt: skip
+
+    # --- the mapping that fit(**queries) unpacks ----------------------------------------------
+
+    def __getitem__(self, key: str) -> Any:
+        if key in ("X", "y"):
+            return getattr(self, key)
+        if key == "qid":
+            return self.query_ids[self.query]
+        if key == "sensitive_features":
+            return np.array([*self.groups, None], dtype=object)[self.group]
+        if key == "sample_weight":
+            return self.item_weight
+        if key == "query_weight":
+            return None if self.query_weight is None else self.query_weight[self.query]
+        raise KeyError(key)
+
+    def __iter__(self) -> Iterator[str]:
+        given = {"sample_weight": self.item_weight, "query_weight": self.query_weight}
+        return (key for key in _KEYS if key not in given or given[key] is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        n_features = 0 if self.X is None else self.X.shape[1]
+        return (
+            f"Queries(n_queries={self.n_queries}, n_items={self.n_items}, "
+            f"n_features={n_features}, groups={self.groups}, n_missing={self.n_missing})"
+        )
+
+
+def require_preferences(queries: Queries) -> None:
+    """Refuse queries whose labels prefer nothing."""
+    if not queries.layout.level.any():
+        raise InputError(
+            f"No query has two different labels: none of the {queries.n_queries} queries makes a "
+            "preference pair, so there is nothing to learn from. Check y and qid."
+        )
+
+
+def require_groups(queries: Queries) -> None:
+    """Refuse queries with fewer than two groups."""
+    if queries.n_groups < 2:
+        held = f"only the group {queries.groups[0]!r}" if queries.groups else "no group at all"
+        raise InputError(
+            f"sensitive_features has {held} in {queries.n_items} rows; a comparison needs at "
+            "least two groups. Check the column."
+        )
+
+
+def _labels(y: Any, n_rows: int | None) -> NDArray[np.float64]:
+    if y is None:
+        raise InputError("y is None, but labels are needed (requires y to be passed).")
+    column = np.asarray(y) if isinstance(y, (list, np.ndarray)) else None
+    if column is not None and column.ndim == 2 and column.shape[1] == 1:
+        _warn_column_vector()
+    labels = as_numbers(y, "y", n_rows)
+    if len(labels) == 0:
+        raise InputError("y has 0 entries: the table is empty. Give at least one query.")
+    return labels
+
+
+def _warn_column_vector() -> None:
+    import warnings
+
+    from sklearn.exceptions import DataConversionWarning
+
+    warnings.warn(
+        "A column-vector y was passed when a 1d array was expected; its one column is used.",
+        DataConversionWarning,
+        stacklevel=4,
+    )
+
+
+def _encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
+    column = as_column(qid, "qid")
+    require_length(column, n_rows, "qid")
+    absent = missing(column)
+    if absent.any():
+        raise InputError(
+            f"qid is missing in {int(absent.sum())} rows, the first is row "
+            f"{int(np.argmax(absent))}. Give every row its query."
+        )
+    if column.dtype.kind != "O":
+        ids, codes = np.unique(column, return_inverse=True)
+        return codes.astype(np.int64), ids
+    position: dict[Any, int] = {}
+    codes = np.empty(n_rows, dtype=np.int64)
+    try:
+        for row, value in enumerate(column):
+            codes[row] = position.setdefault(value, len(position))
+    except TypeError as error:
+        raise InputError(
+            "qid holds values that cannot be hashed, such as lists. Use numbers, strings or tuples."
+        ) from error
+    ids = np.empty(len(position), dtype=object)
+    for value, at in position.items():
+        ids[at] = value
+    return codes, ids
+
+
+def _weights(values: Any, name: str, n_rows: int) -> NDArray[np.float64]:
+    weights = as_numbers(values, name, n_rows)
+    if (weights < 0).any():
+        row = int(np.argmax(weights < 0))
+        raise InputError(
+            f"{name} has {int((weights < 0).sum())} negative entries, the first in row {row} "
+            f"({weights[row]:g}). Weights must be 0 or more."
+        )
+    if not weights.any():
+        raise InputError(f"{name} is 0 in all {n_rows} rows. Give some rows a positive weight.")
+    return weights
+
+
+def _query_weights(
+    values: Any, query: NDArray[np.int64], query_ids: Column
+) -> NDArray[np.float64]:
+    if isinstance(values, Mapping):
+        unknown = [value for value in query_ids.tolist() if value not in values]
+        if unknown:
+            raise InputError(
+                f"query_weight has no weight for {len(unknown)} queries, the first is "
+                f"{unknown[0]!r}. Give a weight for every query id."
+            )
+        values = [values[value] for value in query_ids.tolist()]
+        return _weights(values, "query_weight", len(query_ids))
+    rows = _weights(values, "query_weight", len(query))
+    by_query = np.empty(len(query_ids))
+    by_query[query] = rows
+    if (by_query[query] != rows).any():
+        row = int(np.argmax(by_query[query] != rows))
+        raise InputError(
+            f"query_weight differs within the query {query_ids[query[row]]!r} (row {row}). Give "
+            "all rows of a query the same weight, or use sample_weight for item weights."
+        )
+    return by_query
