@@ -193,5 +193,3 @@ def _intersect(
     result = np.full(len(codes), len(joined), dtype=np.int32)
     result[~absent] = inverse
     return result, joined
-
-

@@ -151,9 +151,7 @@ class Queries(Mapping[str, Any]):
         by_query = None
         if query_weight is not None:
             by_query = _query_weights(query_weight, query, query_ids)
-        return cls(
-            features, labels, query, query_ids, group, groups, item_weight, by_query, names
-        )
+        return cls(features, labels, query, query_ids, group, groups, item_weight, by_query, names)
 
     # --- sizes -----------------------------------------------------------------------------
 
@@ -214,9 +212,15 @@ class Queries(Mapping[str, Any]):
         """Query weights, 1 where none were given."""
         return np.ones(self.n_queries) if self.query_weight is None else self.query_weight
 
-    def pad(self, table: ArrayLike) -> NDArray[np.float64]:
-        """A K × K table with a further row and column of ones where some group is missing."""
-        padded = np.ones((self.n_codes, self.n_codes))
+    def pad(self, table: ArrayLike, *, fill: float = 1.0) -> NDArray[np.float64]:
+        """A K × K table with a further row and column where some group is missing.
+
+        A table that has them already is handed back.
+        """
+        table = np.asarray(table, dtype=np.float64)
+        if table.shape == (self.n_codes, self.n_codes):
+            return np.ascontiguousarray(table)
+        padded = np.full((self.n_codes, self.n_codes), fill)
         padded[: self.n_groups, : self.n_groups] = table
         return padded
 
@@ -384,9 +388,7 @@ def _weights(values: Any, name: str, n_rows: int) -> NDArray[np.float64]:
     return weights
 
 
-def _query_weights(
-    values: Any, query: NDArray[np.int64], query_ids: Column
-) -> NDArray[np.float64]:
+def _query_weights(values: Any, query: NDArray[np.int64], query_ids: Column) -> NDArray[np.float64]:
     if isinstance(values, Mapping):
         unknown = [value for value in query_ids.tolist() if value not in values]
         if unknown:

@@ -1,0 +1,275 @@
+"""Algorithm 1: measure, move lambda, weigh the pairs, retrain; pure functions.
+
+λ has one entry per cell (k, l), or per group; a preference pair in cell (k, l) weighs W_kl. That
+K × K table is all that is learnt about the data.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from sklearn.base import clone
+
+from pairity.constraints import (
+    Constraint,
+    Contrasts,
+    PairwiseConstraint,
+    spread,
+    worst_gap,
+)
+from pairity.exceptions import ConstraintError
+from pairity.pairs import mean_auc
+from pairity.queries import Queries
+from pairity.rankers.base import Ranker
+from pairity.solvers import Solver
+
+PairOrders = Literal["preference", "both"]
+Weighting = Literal["indicator", "closed-form"]
+Array = NDArray[np.float64]
+
+_RESPONSE_ITEMS = 20_000  # items on which the response is estimated
+_RESPONSE_STEP = 0.5  # exponents to either side
+
+
+class Outcome(Enum):
+    """How a fit ended; the value is a sentence for the user."""
+
+    WITHIN_TOLERANCE = "The violation came within the tolerance."
+    NO_ROUNDS = "No reweighting was asked for: this is the plain ranker."
+    ROUNDS_EXHAUSTED = (
+        "The rounds ran out before the violation came within the tolerance; the round least in "
+        "violation was kept. More rounds may help."
+    )
+    UNREACHABLE = (
+        "The tolerance is not reachable with this model and this data: further changes of the "
+        "weights no longer lower the violation. The round least in violation was kept."
+    )
+    INTERRUPTED = "The fit was interrupted; the round least in violation so far was kept."
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """One round: the multipliers used, and what the ranker trained with them does.
+
+    Attributes
+    ----------
+    number : int, 0 for the plain ranker
+    lambda_ : array of shape (n_groups, n_groups) or (n_groups,)
+    violation : array of the same shape, Δ on the queries it is measured on
+    worst : float, the largest gap between compared entries of Δ
+    auc : float, on the same queries
+    seconds : float, for training and measuring
+    """
+
+    number: int
+    lambda_: Array
+    violation: Array
+    worst: float
+    auc: float
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """All rounds, the best ranker, its weight table, and how it ended."""
+
+    rounds: tuple[Round, ...]
+    best: Round
+    model: Any
+    table: Array
+    outcome: Outcome
+
+
+@dataclass(frozen=True, eq=False)
+class Weigher:
+    """Turns λ into the weight table W.
+
+    Parameters
+    ----------
+    scale : array of λ's shape
+        The change of λ that moves the exponent by one: 1 for the indicator form, the share of
+        pairs P of the entry for the closed form.
+    centred : bool
+        Whether the closed form subtracts Σλ, for constraints with a reference A.
+    pairs : {"preference", "both"}
+    """
+
+    scale: Array
+    centred: bool
+    pairs: PairOrders
+
+    def table(self, lambda_: Array) -> Array:
+        """W for these multipliers."""
+        exponent = np.zeros(lambda_.shape)
+        np.divide(lambda_, self.scale, out=exponent, where=self.scale > 0)
+        if self.centred:
+            exponent = exponent - lambda_.sum()
+        return weight_table(spread(exponent), pairs=self.pairs)
+
+
+def weight_table(exponent: Array, *, pairs: PairOrders = "preference") -> Array:
+    r"""The K × K weights that an exponent Σ λ c per cell gives to the preference pairs.
+
+    .. math:: W_{kl} = 2 \sigma(e_{kl}) \quad\text{or, with both orders,}\quad
+              W_{kl} = \sigma(e_{kl}) + \sigma(-e_{lk})
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> weight_table(np.zeros((2, 2)))
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    if pairs == "both":
+        return np.asarray(expit(exponent) + expit(-exponent.T))
+    return np.asarray(2.0 * expit(exponent))
+
+
+def make_weigher(
+    constraint: Constraint, queries: Queries, shape: tuple[int, ...], pairs: str, weighting: str
+) -> Weigher:
+    """Check the two options against the constraint, and gather what the closed form needs."""
+    if pairs not in ("preference", "both"):
+        raise ConstraintError(f"pairs is {pairs!r}; choose 'preference' or 'both'.")
+    if weighting not in ("indicator", "closed-form"):
+        raise ConstraintError(f"weighting is {weighting!r}; choose 'indicator' or 'closed-form'.")
+    if pairs == "both" and getattr(constraint, "name", "") == "intra":
+        raise ConstraintError(
+            "The intra-group constraint cannot be trained with pairs='both': inside a group a pair "
+            "and its mirror together weigh σ(λ) + σ(-λ) = 1 whatever λ is, so no λ changes the "
+            "ranker. Use pairs='preference'."
+        )
+    if weighting == "indicator":
+        return Weigher(np.ones(shape), False, pairs)  # type: ignore[arg-type]
+    if not isinstance(constraint, PairwiseConstraint):
+        raise ConstraintError(
+            "weighting='closed-form' is known for the four pairwise constraints only. Use "
+            "weighting='indicator' with your own."
+        )
+    if constraint.average != "pair":
+        raise ConstraintError(
+            "weighting='closed-form' belongs to constraints that pool pairs: averaged by query, a "
+            f"pair's weight would depend on its query. Use {type(constraint).__name__}"
+            "(average='pair'), or weighting='indicator'."
+        )
+    return Weigher(constraint.shares(queries), constraint.has_reference, pairs)  # type: ignore[arg-type]
+
+
+def response(
+    model: Any, queries: Queries, constraint: Constraint, weigher: Weigher, lambda_: Array
+) -> Array:
+    """dΔ/dλ at a fitted ranker that can tell how its scores follow the weights.
+
+    The scores' response is differentiated exactly; the hard violation, which has steps, is
+    differenced over half a unit of the exponent to either side, on a part of the queries.
+
+    Returns
+    -------
+    array of shape (λ.size, λ.size), NaN in the rows of entries that are not compared
+    """
+    every = max(1, queries.n_items // _RESPONSE_ITEMS)
+    part = queries if every == 1 else queries.take(np.arange(0, queries.n_queries, every))
+    table = weigher.table(lambda_)
+    scores = np.asarray(model.predict(part.X))
+    jacobian = np.zeros((lambda_.size, lambda_.size))
+    compared = np.isfinite(constraint.violation(part, scores)).ravel()
+    for entry in np.flatnonzero(compared):
+        step = np.zeros_like(lambda_)
+        step.flat[entry] = _RESPONSE_STEP * weigher.scale.flat[entry]
+        change = (weigher.table(lambda_ + step) - weigher.table(lambda_ - step)) / 2.0
+        moved = model.response(part, table, change)
+        rise = constraint.violation(part, scores + moved) - constraint.violation(
+            part, scores - moved
+        )
+        jacobian[:, entry] = rise.ravel() / (2.0 * step.flat[entry])
+    return np.nan_to_num(jacobian)
+
+
+def reweight(
+    queries: Queries,
+    ranker: Ranker,
+    constraint: Constraint,
+    solver: Solver,
+    *,
+    max_rounds: int,
+    tolerance: float,
+    measured_on: Queries | None = None,
+    pairs: str = "preference",
+    weighting: str = "indicator",
+    on_round: Callable[[Round], None] | None = None,
+) -> Solution:
+    """Algorithm 1 around any ranker.
+
+    Parameters
+    ----------
+    queries : Queries
+        To train on.
+    measured_on : Queries, optional
+        Where the violation is measured; the training queries by default.
+    on_round : callable, optional
+        Told of every round as it ends.
+
+    Notes
+    -----
+    A KeyboardInterrupt after the first round ends the loop with the best round so far.
+    """
+    target = queries if measured_on is None else measured_on
+    unranked = constraint.violation(target, np.zeros(target.n_items))
+    if not len(Contrasts.of(unranked).first):
+        raise ConstraintError(
+            f"{constraint!r} compares nothing in the {target.n_queries} queries it is measured on. "
+            "Measure it on more queries, or choose other groups."
+        )
+    weigher = make_weigher(constraint, queries, unranked.shape, pairs, weighting)
+    lambda_ = np.zeros(unranked.shape)
+    state = solver.start(unranked, weigher.scale)
+    model: Any = None
+    rounds: list[Round] = []
+    best: tuple[Round, Any] | None = None
+    outcome = Outcome.ROUNDS_EXHAUSTED if max_rounds else Outcome.NO_ROUNDS
+    try:
+        for number in range(max_rounds + 1):  # round 0 is the plain ranker
+            began = time.perf_counter()
+            model = clone(ranker).fit_pairs(queries, weigher.table(lambda_), previous=model)
+            scores = np.asarray(model.predict(target.X), dtype=np.float64)
+            violation = constraint.violation(target, scores)
+            ended = Round(
+                number, lambda_, violation, worst_gap(violation), mean_auc(scores, target),
+                time.perf_counter() - began,
+            )  # fmt: skip
+            rounds.append(ended)
+            if best is None or ended.worst < best[0].worst:
+                best = (ended, model)
+            if on_round is not None:
+                on_round(ended)
+            if number == max_rounds:
+                break
+            if ended.worst <= tolerance:
+                outcome = Outcome.WITHIN_TOLERANCE
+                break
+            jacobian = None
+            if solver.wants_jacobian and hasattr(model, "response"):
+                jacobian = response(model, queries, constraint, weigher, lambda_)
+            following, state = solver.step(lambda_, violation, state, jacobian)
+            if following is None:
+                outcome = Outcome.UNREACHABLE
+                break
+            lambda_ = following
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        outcome = Outcome.INTERRUPTED
+    assert best is not None  # noqa: S101 - round 0 has ended
+    if max_rounds and best[0].worst <= tolerance:
+        outcome = Outcome.WITHIN_TOLERANCE
+    return Solution(tuple(rounds), best[0], best[1], weigher.table(best[0].lambda_), outcome)

@@ -1,0 +1,217 @@
+"""Synthetic queries whose unbiased labels are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.utils import check_random_state
+
+from pairity.exceptions import InputError
+from pairity.queries import Queries
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class BiasedRanking:
+    """Items with a biased label `y` and the label `y_unbiased` it was made from.
+
+    Attributes
+    ----------
+    X : float64 array of shape (n_items, n_features)
+    y, y_unbiased : float64 arrays of shape (n_items,)
+    qid : int64 array of shape (n_items,)
+    sensitive_features : object array of shape (n_items,), 'group 1' to 'group K'
+    query_weight : float64 array of shape (n_items,), or None
+        The probability of each observation, where labels are not drawn but expected.
+    query_weight_unbiased : the same for `y_unbiased`, or None
+    coef : float64 array of shape (n_features,), of the unbiased score
+    lambda_ : float64 array of shape (n_groups, n_groups)
+        The multipliers that undo the bias (antisymmetric), where it is one of pairs.
+    """
+
+    X: NDArray[np.float64]
+    y: NDArray[np.float64]
+    y_unbiased: NDArray[np.float64]
+    qid: NDArray[np.int64]
+    sensitive_features: NDArray[np.object_]
+    coef: NDArray[np.float64]
+    lambda_: NDArray[np.float64]
+    query_weight: NDArray[np.float64] | None = None
+    query_weight_unbiased: NDArray[np.float64] | None = None
+
+    def queries(self) -> Queries:
+        """The biased labels, as a user would have them."""
+        return self._queries(self.y, self.query_weight)
+
+    def unbiased(self) -> Queries:
+        """The same items with the labels before the bias."""
+        return self._queries(self.y_unbiased, self.query_weight_unbiased)
+
+    def _queries(self, y: Any, query_weight: Any) -> Queries:
+        return Queries.from_arrays(
+            self.X, y, qid=self.qid, sensitive_features=self.sensitive_features,
+            query_weight=query_weight,
+        )  # fmt: skip
+
+
+def make_biased_ranking(
+    n_queries: int = 200,
+    n_items: int = 60,
+    *,
+    n_features: int = 5,
+    n_groups: int = 2,
+    bias: Literal["scores", "pairs"] = "scores",
+    strength: float = 1.0,
+    favoured: ArrayLike | None = None,
+    separation: float = 1.0,
+    merit_gap: float = 0.0,
+    noise: float = 1.0,
+    n_labels: int = 2,
+    share: ArrayLike | None = None,
+    expected: bool = False,
+    random_state: Any = None,
+) -> BiasedRanking:
+    r"""Ranking data with a known bias against some groups.
+
+    Items have Gaussian features and an unbiased score :math:`s = \beta^\top x`. Groups are shifted
+    apart along a direction that the score does not see, so that the features tell something of the
+    group and a ranker can learn the bias, while the unbiased scores of the groups are alike
+    (unless `merit_gap` says otherwise).
+
+    Parameters
+    ----------
+    n_queries, n_items : int
+        Number of lists, and items in each. With ``bias="pairs"`` every query is one comparison of
+        two items, and `n_items` is the number of comparisons drawn from each list.
+    n_features, n_groups : int
+    bias : {"scores", "pairs"}
+        "scores": the label says which items lead by :math:`s + \varepsilon + b_g`, the unbiased
+        one by :math:`s + \varepsilon`.
+        "pairs": item i beats item j with probability σ(s_i - s_j - λ_kl), the unbiased label
+        having σ(s_i - s_j). That is the distribution of Proposition 1: the closest, in KL
+        divergence, to the unbiased one that carries the bias; weights W_kl = 2σ(λ_kl) undo it.
+    strength : float
+        How far apart the biases of the most and least favoured group are: b (in units of the
+        score's standard deviation), or λ. 0 is no bias.
+    favoured : array of shape (n_groups,), optional
+        Direction of the bias: how much each group is favoured. By default falling evenly from the
+        first group (+½) to the last (-½).
+    separation : float
+        How far the first and the last group's features are shifted apart, across the score. 0
+        hides the group from the features.
+    merit_gap : float
+        How far the first group's unbiased scores are above the last's.
+    noise : float
+        Standard deviation of ε in units of the score's ("scores" only).
+    n_labels : int
+        Number of label grades ("scores" only); every list is cut into equal shares.
+    share : array of shape (n_groups,), optional
+        Probability of each group; equal by default.
+    expected : bool
+        With ``bias="pairs"``: both outcomes of every comparison, weighted by their probability,
+        rather than one drawn at random. Theorem 1 then holds without sampling error.
+    random_state : int, RandomState instance or None
+
+    Returns
+    -------
+    BiasedRanking
+
+    Examples
+    --------
+    >>> from pairity.datasets import make_biased_ranking
+    >>> data = make_biased_ranking(20, 30, strength=1.0, random_state=0)
+    >>> data.queries()
+    Queries(n_queries=20, n_items=600, n_features=5, groups=('group 1', 'group 2'), n_missing=0)
+    """
+    if bias not in ("scores", "pairs"):
+        raise InputError(f"bias is {bias!r}; choose 'scores' or 'pairs'.")
+    if min(n_queries, n_features, n_groups) < 1 or n_items < 2 or n_labels < 2:
+        raise InputError(
+            "n_queries, n_features and n_groups must be at least 1, n_items and n_labels 2; got "
+            f"{n_queries}, {n_features}, {n_groups}, {n_items}, {n_labels}."
+        )
+    rng = check_random_state(random_state)
+    favour = np.linspace(0.5, -0.5, n_groups) if favoured is None else np.asarray(favoured, float)
+    if favour.shape != (n_groups,):
+        raise InputError(f"favoured has shape {favour.shape}; give one number per group.")
+    coef = rng.normal(size=n_features)
+    coef /= np.linalg.norm(coef)
+    across = rng.normal(size=n_features)
+    across -= (across @ coef) * coef
+    length = np.linalg.norm(across)
+    if n_features > 1 and length > 0:
+        across *= separation / length
+    else:
+        across[:] = 0.0
+    n_drawn = n_items if bias == "scores" else 2 * n_items
+    group = rng.choice(n_groups, size=n_queries * n_drawn, p=share)
+    place = np.linspace(0.5, -0.5, n_groups)[group]
+    X = rng.normal(size=(len(group), n_features)) + np.outer(place, across + merit_gap * coef)
+    if bias == "pairs":
+        return _biased_pairs(rng, X, coef, group, strength * favour, expected)
+    shape = (n_queries, n_items)
+    return _biased_scores(rng, X, coef, group, strength * favour, shape, noise, n_labels)
+
+
+def _biased_scores(
+    rng: Any, X: Array, coef: Array, group: NDArray[np.int64], bias: Array,
+    shape: tuple[int, int], noise: float, n_labels: int,
+) -> BiasedRanking:  # fmt: skip
+    scores = X @ coef
+    size = scores.std()
+    latent = scores + noise * size * rng.normal(size=len(scores))
+
+    def grades(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        rank = values.reshape(shape).argsort(axis=1).argsort(axis=1)
+        return (rank * n_labels // shape[1]).astype(float).ravel()
+
+    return BiasedRanking(
+        X=X,
+        y=grades(latent + size * bias[group]),
+        y_unbiased=grades(latent),
+        qid=np.repeat(np.arange(shape[0]), shape[1]),
+        sensitive_features=_names(group),
+        coef=coef,
+        lambda_=np.zeros((len(bias), len(bias))),
+    )
+
+
+def _biased_pairs(
+    rng: Any, X: Array, coef: Array, group: NDArray[np.int64], bias: Array, expected: bool
+) -> BiasedRanking:
+    scores = (X @ coef).reshape(-1, 2)
+    pair = group.reshape(-1, 2)
+    lambda_ = bias[None, :] - bias[:, None]  # a favoured group's wins are weighed down
+    wins = expit(scores[:, 0] - scores[:, 1])
+    seen = expit(scores[:, 0] - scores[:, 1] - lambda_[pair[:, 0], pair[:, 1]])
+    if expected:
+        both = np.repeat(np.arange(len(pair)), 2)
+        first = np.tile([1.0, 0.0], len(pair))
+        labels = np.stack([first, 1.0 - first], axis=1).ravel()
+        rows = np.stack([2 * both, 2 * both + 1], axis=1).ravel()
+        weight = np.where(first == 1.0, seen[both], 1.0 - seen[both])
+        true = np.where(first == 1.0, wins[both], 1.0 - wins[both])
+        return BiasedRanking(
+            X=X[rows], y=labels, y_unbiased=labels, qid=np.repeat(np.arange(len(both)), 2),
+            sensitive_features=_names(group[rows]), coef=coef, lambda_=lambda_,
+            query_weight=np.repeat(weight, 2), query_weight_unbiased=np.repeat(true, 2),
+        )  # fmt: skip
+    draw = rng.random(len(pair))
+
+    def outcome(probability: NDArray[np.float64]) -> NDArray[np.float64]:
+        first = (draw < probability).astype(float)
+        return np.stack([first, 1.0 - first], axis=1).ravel()
+
+    return BiasedRanking(
+        X=X, y=outcome(seen), y_unbiased=outcome(wins), qid=np.repeat(np.arange(len(pair)), 2),
+        sensitive_features=_names(group), coef=coef, lambda_=lambda_,
+    )  # fmt: skip
+
+
+def _names(group: NDArray[np.int64]) -> NDArray[np.object_]:
+    return np.array([f"group {k + 1}" for k in range(int(group.max()) + 1)], dtype=object)[group]

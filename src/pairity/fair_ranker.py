@@ -1,0 +1,239 @@
+"""FairRanker: the estimator's shell around `pairity.algorithm.reweight`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from pairity.algorithm import Outcome, Round, Solution, reweight
+from pairity.constraints import Constraint, as_constraint
+from pairity.exceptions import InputError, TargetNotReachedWarning
+from pairity.pair_weights import PairWeights
+from pairity.pairs import mean_auc
+from pairity.progress import Progress
+from pairity.queries import Queries, require_groups, require_preferences
+from pairity.rankers._features import read_features, remember_features
+from pairity.rankers.linear import LinearRanker
+from pairity.solvers import as_solver
+
+
+class FairRanker(BaseEstimator):  # type: ignore[misc]
+    """Reweights pairs of training items to lower a stated violation between groups.
+
+    Trains a ranker, measures how unevenly it orders the groups, moves one multiplier per pair of
+    groups, weighs the training pairs by them, and trains again, until the violation is within the
+    tolerance (Algorithm 1). The ranker that comes out needs no group to predict.
+
+    Parameters
+    ----------
+    ranker : Ranker, default=LinearRanker()
+        What to train; see `pairity.rankers.base.Ranker`.
+    constraint : str, Constraint or callable, default="inter"
+        What to even out: "statistical", "inter", "intra", "marginal", an object such as
+        ``InterGroup(average="pair")``, or a function of (queries, scores); see
+        `pairity.constraints`.
+    tolerance : float, default=0.01
+        The violation to come down to: the largest gap between two entries that are compared.
+    max_rounds : int, default=50
+        The most retrainings; 0 gives the plain ranker.
+    solver : {"damped", "plain"} or Solver, default="damped"
+        How the multipliers move: root finding, or the paper's λ ← λ - η Δ (`PlainStep`).
+    pairs : {"preference", "both"}, default="preference"
+        Whether a pair is enumerated once, or in both orders as in a literal reading of the paper.
+        With both orders the intra-group constraint cannot be trained.
+    weighting : {"indicator", "closed-form"}, default="indicator"
+        Whether λ itself is the exponent of a pair's weight, or λ scaled as in Proposition 1.
+    validation : float, Queries or mapping, optional
+        Queries on which the violation is measured and driven down: a share to hold out (by
+        query), or data given. By default the training queries.
+    progress : {"auto"} or bool, default="auto"
+        Whether to show progress of a fit that takes longer than two seconds.
+    random_state : int, RandomState instance or None
+        Draws the held-out queries.
+
+    Attributes
+    ----------
+    ranker_ : the ranker of the best round, fitted
+    outcome_ : Outcome, how it ended; prints as a sentence
+    pair_weights_ : PairWeights, the K × K table of the best round
+    lambda_ : array, the multipliers of the best round
+    violation_ : float, the violation of the best round on the queries it is measured on
+    history_ : tuple of Round, every round: λ, violation, AUC, seconds
+    groups_ : tuple of str
+    n_features_in_, feature_names_in_ : as in scikit-learn
+
+    Notes
+    -----
+    Items without a group take part in training with weight 1, and are left out of the constraint.
+    Ctrl-C ends the fit with the best round so far.
+
+    References
+    ----------
+    R. Sonoda, *A Pre-processing Method for Fairness in Ranking*, 2021.
+
+    Examples
+    --------
+    >>> from pairity import FairRanker, LinearRanker
+    >>> from pairity.datasets import make_biased_ranking
+    >>> data = make_biased_ranking(100, 40, random_state=0)
+    >>> model = FairRanker(LinearRanker(), constraint="inter", tolerance=0.01)
+    >>> model.fit(data.X, data.y, qid=data.qid, sensitive_features=data.sensitive_features)
+    FairRanker(ranker=LinearRanker())
+    >>> print(model.outcome_)
+    The violation came within the tolerance.
+    >>> model.predict(data.X[:3]).shape
+    (3,)
+    """
+
+    def __init__(
+        self,
+        ranker: Any = None,
+        constraint: Any = "inter",
+        *,
+        tolerance: float = 0.01,
+        max_rounds: int = 50,
+        solver: Any = "damped",
+        pairs: str = "preference",
+        weighting: str = "indicator",
+        validation: Any = None,
+        progress: Any = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.ranker = ranker
+        self.constraint = constraint
+        self.tolerance = tolerance
+        self.max_rounds = max_rounds
+        self.solver = solver
+        self.pairs = pairs
+        self.weighting = weighting
+        self.validation = validation
+        self.progress = progress
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any,
+        sensitive_features: Any,
+        sample_weight: Any = None,
+        query_weight: Any = None,
+    ) -> Self:
+        """Train until the violation is within the tolerance.
+
+        Parameters
+        ----------
+        X : table or matrix of shape (n_items, n_features)
+        y : labels of shape (n_items,), binary, graded or real; a higher one is preferred
+        qid : query ids of shape (n_items,), in any order of rows
+        sensitive_features : groups of shape (n_items,), or several columns for intersections
+        sample_weight : item weights of shape (n_items,), optional
+            A pair weighs the product of its items' weights.
+        query_weight : one weight per query, as a column or a mapping, optional
+        """
+        queries = Queries.from_arrays(
+            X, y, qid=qid, sensitive_features=sensitive_features,
+            sample_weight=sample_weight, query_weight=query_weight,
+        )  # fmt: skip
+        self._check_parameters()
+        constraint = as_constraint(self.constraint)
+        require_groups(queries)
+        train, measured_on = self._split(queries)
+        require_preferences(train)
+        constraint.check(train)
+        with Progress(self.max_rounds, "Reweighting", self.progress) as progress:
+            solution = reweight(
+                train,
+                LinearRanker() if self.ranker is None else self.ranker,
+                constraint,
+                as_solver(self.solver),
+                max_rounds=int(self.max_rounds),
+                tolerance=self.tolerance,
+                measured_on=measured_on,
+                pairs=self.pairs,
+                weighting=self.weighting,
+                on_round=lambda ended: progress.advance(ended.number, _note(ended)),
+            )
+        remember_features(self, X)
+        self.ranker_ = solution.model
+        self.outcome_ = solution.outcome
+        self.pair_weights_ = PairWeights(solution.table, queries.groups)
+        self.lambda_ = solution.best.lambda_
+        self.violation_ = solution.best.worst
+        self.history_ = solution.rounds
+        self.groups_ = queries.groups
+        self._warn(solution, constraint, train if measured_on is None else measured_on)
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores of shape (n_items,), in the order of the rows; no group is needed."""
+        check_is_fitted(self, "ranker_")
+        return np.asarray(self.ranker_.predict(read_features(self, X)))
+
+    def score(self, X: Any, y: Any, *, qid: Any) -> float:
+        """The AUC per query, averaged over queries."""
+        return mean_auc(self.predict(X), Queries.from_arrays(X, y, qid=qid))
+
+    def _check_parameters(self) -> None:
+        tolerance: Any = self.tolerance
+        if not _is_number(tolerance) or not 0.0 <= tolerance < np.inf:
+            raise InputError(f"tolerance is {tolerance!r}; give a number from 0 up, such as 0.01.")
+        max_rounds: Any = self.max_rounds
+        if not _is_number(max_rounds) or max_rounds < 0 or max_rounds != int(max_rounds):
+            raise InputError(f"max_rounds is {max_rounds!r}; give a whole number, 0 or more.")
+        ranker = self.ranker
+        if ranker is not None and not (hasattr(ranker, "fit_pairs") and hasattr(ranker, "predict")):
+            raise InputError(
+                f"{type(ranker).__name__} is not a ranker that pairity can train: it has no "
+                "fit_pairs(queries, table). Use LinearRanker(), or see pairity.rankers.base.Ranker."
+            )
+
+    def _split(self, queries: Queries) -> tuple[Queries, Queries | None]:
+        given = self.validation
+        if given is None:
+            return queries, None
+        if _is_number(given):
+            return queries.split(float(given), self.random_state)
+        if not isinstance(given, Mapping):
+            raise InputError(
+                f"validation is {type(given).__name__}; give a share of the queries such as 0.2, "
+                "Queries, or a mapping with X, y, qid and sensitive_features."
+            )
+        held = given if isinstance(given, Queries) else Queries.from_arrays(**given)
+        if held.X is None or held.X.shape[1] != queries.X.shape[1]:  # type: ignore[union-attr]
+            raise InputError("The validation data has other features than the training data.")
+        return queries, held.with_groups_of(queries)
+
+    def _warn(self, solution: Solution, constraint: Constraint, measured: Queries) -> None:
+        if solution.outcome in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
+            return
+        first, best = solution.rounds[0], solution.best
+        warnings.warn(
+            f"{solution.outcome} Violation of {constraint!r} on {measured.n_queries} queries: "
+            f"{first.worst:.4f} for the plain ranker, {best.worst:.4f} in round {best.number} of "
+            f"{len(solution.rounds) - 1}, against a tolerance of {self.tolerance:g}.",
+            TargetNotReachedWarning,
+            stacklevel=3,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _note(ended: Round) -> str:
+    return f"violation {ended.worst:.4f}, AUC {ended.auc:.4f}"

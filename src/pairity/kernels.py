@@ -1,0 +1,625 @@
+"""Compiled loops over the pairs of each query; nothing here stores a pair.
+
+The public functions walk the queries ``first`` to ``last`` of a `pairity.queries.Layout` and write
+what belongs to them, so that blocks of queries run on separate threads (all release the GIL) and
+give the same numbers whatever the blocks are.
+
+**The pair loop.** Items of a query are sorted by falling label, so the items that a preferred one
+is compared with are one range. With ``a = exp(s - middle)``, the probability that a pair (i, j) is
+put the wrong way round is ``t = a_j / (a_i + a_j)``: no exponential per pair. Preferred items are
+taken group by group, four at a time, so that the weight of a pair depends on the other item alone
+(``w[j] = W[k, g_j]``) and the inner loop has neither branch nor look-up. Per group k it gathers,
+for every j, the sums of t and of ``h = t (1 - t)`` over the preferred items; these give the
+gradient and the Hessian at j, and row k of the K × K sums. Two quotients share one division.
+
+Score ranges above `WIDEST` within a query, where ``a`` would overflow, take an exponential per
+pair; lists longer than `LONGEST` go to `pairity.chebyshev`.
+
+Three habits make LLVM emit vector instructions: NumPy's error model (no test for a division by
+zero), unsigned loop variables (no test for a negative index), and ranges padded to a whole number
+of vectors (`LANES` entries of weight 0 behind the last item).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from pairity.chebyshev import hessian_product_long, logistic_long
+
+WIDEST = 340.0
+LONGEST = 1500
+LANES = 8
+_LOG_ROOM = 690.0  # products of the loss stay below exp(690)
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+
+
+# --- one query: exponentials and runs ----------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _exponentials(n, middle, a, bits, scale):
+    """Replace ``a`` by ``exp(a - middle)``, for exponents within ±`WIDEST`; vectorised.
+
+    exp(x) = 2^k · exp(r) with |r| ≤ ln 2 / 2 and a Taylor polynomial for exp(r), good to one unit
+    in the last place. `scale` is a float view of `bits`, in which 2^k is put together.
+    """
+    for j in range(np.uintp(0), np.uintp(n)):
+        x = a[j] - middle
+        k = np.floor(x * 1.4426950408889634 + 0.5)
+        r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10
+        p = 1.0 / 6227020800.0
+        p = p * r + 1.0 / 479001600.0
+        p = p * r + 1.0 / 39916800.0
+        p = p * r + 1.0 / 3628800.0
+        p = p * r + 1.0 / 362880.0
+        p = p * r + 1.0 / 40320.0
+        p = p * r + 1.0 / 5040.0
+        p = p * r + 1.0 / 720.0
+        p = p * r + 1.0 / 120.0
+        p = p * r + 1.0 / 24.0
+        p = p * r + 1.0 / 6.0
+        p = p * r + 0.5
+        p = p * r + 1.0
+        p = p * r + 1.0
+        a[j] = p
+        bits[j] = (np.int64(k) + 1023) << 52
+    for j in range(np.uintp(0), np.uintp(n)):
+        a[j] *= scale[j]
+
+
+@njit(cache=True, nogil=True)
+def _find_runs(n, start, code, runs):
+    """Where label or group change along the sorted items; returns how many runs there are."""
+    n_runs = 0
+    for j in range(n):
+        if j == 0 or code[j] != code[j - 1] or start[j] != start[j - 1]:
+            runs[n_runs] = j
+            n_runs += 1
+    runs[n_runs] = n
+    return n_runs
+
+
+@njit(cache=True, nogil=True)
+def _group_end(head, n, code, by_group):
+    """The end of the group that begins at `head` in the listing by group."""
+    k = code[by_group[head]]
+    end = head + 1
+    while end < n and code[by_group[end]] == k:
+        end += 1
+    return end
+
+
+@njit(cache=True, nogil=True)
+def _preferring(head, end, n, start, by_group):
+    """The end of those of the group's items that are preferred to anything."""
+    last = head
+    while last < end and start[by_group[last]] < n:
+        last += 1
+    return last
+
+
+# --- one query: gradient, Hessian and sums -----------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3, u0, u1, u2, u3):
+    g0 = g1 = g2 = g3 = 0.0
+    h0 = h1 = h2 = h3 = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        x = a[j]
+        d0 = a0 + x
+        d1 = a1 + x
+        d2 = a2 + x
+        d3 = a3 + x
+        r01 = 1.0 / (d0 * d1)
+        r23 = 1.0 / (d2 * d3)
+        i0 = r01 * d1
+        i1 = r01 * d0
+        i2 = r23 * d3
+        i3 = r23 * d2
+        t0 = x * i0
+        t1 = x * i1
+        t2 = x * i2
+        t3 = x * i3
+        q0 = t0 * (a0 * i0)
+        q1 = t1 * (a1 * i1)
+        q2 = t2 * (a2 * i2)
+        q3 = t3 * (a3 * i3)
+        miss[j] += (u0 * t0 + u1 * t1) + (u2 * t2 + u3 * t3)
+        curve[j] += (u0 * q0 + u1 * q1) + (u2 * q2 + u3 * q3)
+        wj = w[j]
+        g0 += wj * t0
+        g1 += wj * t1
+        g2 += wj * t2
+        g3 += wj * t3
+        h0 += wj * q0
+        h1 += wj * q1
+        h2 += wj * q2
+        h3 += wj * q3
+    return g0, g1, g2, g3, h0, h1, h2, h3
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _rows_2(lo, hi, a, w, miss, curve, a0, a1, u0, u1):
+    g0 = g1 = h0 = h1 = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        x = a[j]
+        d0 = a0 + x
+        d1 = a1 + x
+        r01 = 1.0 / (d0 * d1)
+        i0 = r01 * d1
+        i1 = r01 * d0
+        t0 = x * i0
+        t1 = x * i1
+        q0 = t0 * (a0 * i0)
+        q1 = t1 * (a1 * i1)
+        miss[j] += u0 * t0 + u1 * t1
+        curve[j] += u0 * q0 + u1 * q1
+        wj = w[j]
+        g0 += wj * t0
+        g1 += wj * t1
+        h0 += wj * q0
+        h1 += wj * q1
+    return g0, g1, h0, h1
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _row_1(lo, hi, a, w, miss, curve, a0, u0):
+    g0 = h0 = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        x = a[j]
+        i0 = 1.0 / (a0 + x)
+        t0 = x * i0
+        q0 = t0 * (a0 * i0)
+        miss[j] += u0 * t0
+        curve[j] += u0 * q0
+        wj = w[j]
+        g0 += wj * t0
+        h0 += wj * q0
+    return g0, h0
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _begin_run(lo, hi, c, weight, w, miss, curve):
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        w[j] = c * weight[j]
+        miss[j] = 0.0
+        curve[j] = 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _finish_run(lo, hi, c, weight, miss, curve, gradient, hessian):
+    total = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        m = weight[j] * miss[j]
+        total += m
+        gradient[j] += c * m
+        hessian[j] += c * (weight[j] * curve[j])
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _walk_rows(rows, n, start, a, weight, w, miss, curve, gradient, hessian):
+    """Compare the preferred items `rows` (one group, labels falling) with all lower items."""
+    at = 0
+    while at < rows.size:
+        step = min(rows.size - at, 4)
+        i0 = rows[at]
+        i1 = rows[at + min(1, step - 1)]
+        i2 = rows[at + min(2, step - 1)]
+        i3 = rows[at + step - 1]
+        common = start[i3]  # from here on all of them have the same lower items
+        for r in range(at, at + step - 1):
+            i = rows[r]
+            if start[i] < common:
+                g, h = _row_1(start[i], common, a, w, miss, curve, a[i], weight[i])
+                gradient[i] -= weight[i] * g
+                hessian[i] += weight[i] * h
+        end = common + (n - common + LANES - 1) // LANES * LANES
+        g1 = h1 = 0.0
+        if step > 2:
+            u3 = weight[i3] if step == 4 else 0.0  # of three, the last stands twice, once for 0
+            g0, g1, g2, g3, h0, h1, h2, h3 = _rows_4(
+                common, end, a, w, miss, curve,
+                a[i0], a[i1], a[i2], a[i3], weight[i0], weight[i1], weight[i2], u3,
+            )  # fmt: skip
+            gradient[i2] -= weight[i2] * g2
+            hessian[i2] += weight[i2] * h2
+            gradient[i3] -= u3 * g3
+            hessian[i3] += u3 * h3
+        elif step == 2:
+            g0, g1, h0, h1 = _rows_2(
+                common, end, a, w, miss, curve, a[i0], a[i1], weight[i0], weight[i1]
+            )
+        else:
+            g0, h0 = _row_1(common, end, a, w, miss, curve, a[i0], weight[i0])
+        gradient[i0] -= weight[i0] * g0
+        hessian[i0] += weight[i0] * h0
+        if step > 1:
+            gradient[i1] -= weight[i1] * g1
+            hessian[i1] += weight[i1] * h1
+        at += step
+
+
+@njit(cache=True, nogil=True)
+def _logistic_direct(
+    n, a, start, code, by_group, weight, table, runs, w, miss, curve, gradient, hessian, cells
+):
+    """One query whose scores lie within `WIDEST`; `a` holds their exponentials."""
+    n_runs = _find_runs(n, start, code, runs)
+    head = 0
+    while head < n:
+        k = code[by_group[head]]
+        end = _group_end(head, n, code, by_group)
+        last = _preferring(head, end, n, start, by_group)
+        if last > head:
+            lowest = start[by_group[head]]
+            r = n_runs
+            while r > 0 and runs[r - 1] >= lowest:
+                r -= 1
+                c = table[k, code[runs[r]]]
+                _begin_run(runs[r], runs[r + 1], c, weight, w, miss, curve)
+            w[n : n + LANES] = 0.0
+            _walk_rows(by_group[head:last], n, start, a, weight, w, miss, curve, gradient, hessian)
+            for r in range(r, n_runs):  # noqa: B020 - goes on where the fill ended
+                j = code[runs[r]]
+                cells[k, j] += _finish_run(
+                    runs[r], runs[r + 1], table[k, j], weight, miss, curve, gradient, hessian
+                )
+        head = end
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _logistic_wide(s, start, code, weight, table, gradient, hessian, cells):
+    """One query with scores of any size: an exponential for each pair."""
+    n = s.size
+    for i in range(n):
+        for j in range(start[i], n):
+            d = s[i] - s[j]
+            e = np.exp(-abs(d))
+            p = 1.0 / (1.0 + e)
+            t = e * p if d >= 0 else p
+            u = weight[i] * weight[j]
+            w = table[code[i], code[j]] * u
+            gradient[i] -= w * t
+            gradient[j] += w * t
+            hessian[i] += w * (e * p * p)
+            hessian[j] += w * (e * p * p)
+            cells[code[i], code[j]] += u * t
+
+
+# --- one query: the loss -----------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _multiply(lo, hi, a, product, a0):
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        product[j] *= a0 + a[j]
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _multiply_4(lo, hi, a, product, a0, a1, a2, a3):
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        x = a[j]
+        product[j] *= ((a0 + x) * (a1 + x)) * ((a2 + x) * (a3 + x))
+
+
+@njit(cache=True, nogil=True)
+def _loss_products(n, s, middle, widest, a, start, code, by_group, table, w, product, logs):
+    """The loss where all items weigh the same: a logarithm for many pairs at once.
+
+    -log σ(s_i - s_j) = log(a_i + a_j) - (s_i - middle); the factors a_i + a_j of one j and one
+    group of i are multiplied together as far as the exponent's range allows.
+    """
+    room = int(_LOG_ROOM / (0.5 * widest + 0.7))
+    loss = 0.0
+    head = 0
+    while head < n:
+        k = code[by_group[head]]
+        end = _group_end(head, n, code, by_group)
+        last = _preferring(head, end, n, start, by_group)
+        if last > head:
+            lowest = start[by_group[head]]
+            total = 0.0
+            for j in range(n - 1, lowest - 1, -1):
+                total += table[k, code[j]]
+                w[j] = total  # the weight of this item and of all lower ones
+                product[j] = 1.0
+                logs[j] = 0.0
+            used = 0
+            at = head
+            while at < last:
+                i = by_group[at]
+                if used + 4 > room:
+                    for j in range(lowest, n):
+                        logs[j] += np.log(product[j])
+                        product[j] = 1.0
+                    used = 0
+                if at + 3 < last and start[i] == start[by_group[at + 3]]:
+                    i1, i2, i3 = by_group[at + 1], by_group[at + 2], by_group[at + 3]
+                    _multiply_4(start[i], n, a, product, a[i], a[i1], a[i2], a[i3])
+                    loss -= ((s[i] - middle) + (s[i1] - middle)) * w[start[i]]
+                    loss -= ((s[i2] - middle) + (s[i3] - middle)) * w[start[i]]
+                    at += 4
+                    used += 4
+                else:
+                    _multiply(start[i], n, a, product, a[i])
+                    loss -= (s[i] - middle) * w[start[i]]
+                    at += 1
+                    used += 1
+            for j in range(lowest, n):
+                loss += table[k, code[j]] * (logs[j] + np.log(product[j]))
+        head = end
+    return loss
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _loss_pairs(s, start, code, weight, table):
+    """The loss with item weights, or with scores of any size: a logarithm for each pair."""
+    loss = 0.0
+    n = s.size
+    for i in range(n):
+        row = table[code[i]]
+        for j in range(start[i], n):
+            d = s[i] - s[j]
+            value = np.log1p(np.exp(-abs(d)))
+            if d < 0:
+                value -= d
+            loss += row[code[j]] * weight[i] * weight[j] * value
+    return loss
+
+
+# --- blocks of queries -------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def logistic(
+    first, last, scores, order, bounds, start, code, by_group, weight, uniform, longest, table,
+    query_weight, with_loss, gradient, hessian, cells, losses,
+):  # fmt: skip
+    """Weighted pairwise logistic loss, gradient and diagonal Hessian; soft sums per cell.
+
+    Writes gradient and Hessian in the caller's row order, and for each query the loss and, in
+    `cells`, the sums of t = σ(s_j - s_i) over the pairs of each cell (not weighted by the table).
+    """
+    size = longest + LANES
+    s = np.empty(size)
+    a = np.empty(size)
+    w = np.empty(size)
+    miss = np.empty(size)
+    curve = np.empty(size)
+    g = np.empty(size)
+    h = np.empty(size)
+    runs = np.empty(size, dtype=np.int64)
+    bits = np.empty(size, dtype=np.int64)
+    scale = bits.view(np.float64)
+    for q in range(first, last):
+        b = bounds[q]
+        e = bounds[q + 1]
+        n = e - b
+        cells[q] = 0.0
+        losses[q] = 0.0
+        lowest = np.inf
+        highest = -np.inf
+        for i in range(n):
+            s[i] = scores[order[b + i]]
+            a[i] = s[i]
+            lowest = min(lowest, s[i])
+            highest = max(highest, s[i])
+            g[i] = 0.0
+            h[i] = 0.0
+        if start[b] < n:
+            widest = highest - lowest
+            if n > LONGEST:
+                losses[q] = logistic_long(
+                    s[:n], start[b:e], code[b:e], table, weight[b:e], with_loss,
+                    g[:n], h[:n], cells[q],
+                )  # fmt: skip
+            elif widest <= WIDEST:
+                middle = 0.5 * lowest + 0.5 * highest
+                _exponentials(n, middle, a, bits, scale)
+                a[n : n + LANES] = 1.0
+                _logistic_direct(
+                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, runs,
+                    w, miss, curve, g, h, cells[q],
+                )  # fmt: skip
+                if with_loss and uniform:
+                    losses[q] = _loss_products(
+                        n, s, middle, widest, a, start[b:e], code[b:e], by_group[b:e], table,
+                        w, miss, curve,
+                    )  # fmt: skip
+                elif with_loss:
+                    losses[q] = _loss_pairs(s[:n], start[b:e], code[b:e], weight[b:e], table)
+            else:
+                _logistic_wide(
+                    s[:n], start[b:e], code[b:e], weight[b:e], table, g[:n], h[:n], cells[q]
+                )
+                if with_loss:
+                    losses[q] = _loss_pairs(s[:n], start[b:e], code[b:e], weight[b:e], table)
+        v = query_weight[q]
+        losses[q] *= v
+        for i in range(n):
+            gradient[order[b + i]] = v * g[i]
+            hessian[order[b + i]] = v * h[i]
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _product_row(lo, hi, a, w, vector, back, a0, u0, v0):
+    total = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        i0 = 1.0 / (a0 + a[j])
+        m = ((a0 * i0) * (a[j] * i0)) * (v0 - vector[j])
+        back[j] += u0 * m
+        total += w[j] * m
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _product_direct(n, a, start, code, by_group, weight, table, vector, w, back, out):
+    head = 0
+    while head < n:
+        k = code[by_group[head]]
+        end = _group_end(head, n, code, by_group)
+        last = _preferring(head, end, n, start, by_group)
+        if last > head:
+            lowest = start[by_group[head]]
+            for j in range(lowest, n):
+                w[j] = table[k, code[j]] * weight[j]
+                back[j] = 0.0
+            for r in range(head, last):
+                i = by_group[r]
+                out[i] += weight[i] * _product_row(
+                    start[i], n, a, w, vector, back, a[i], weight[i], vector[i]
+                )
+            for j in range(lowest, n):
+                out[j] -= w[j] * back[j]
+        head = end
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _product_wide(s, start, code, weight, table, vector, out):
+    n = s.size
+    for i in range(n):
+        for j in range(start[i], n):
+            e = np.exp(-abs(s[i] - s[j]))
+            p = 1.0 / (1.0 + e)
+            w = table[code[i], code[j]] * weight[i] * weight[j]
+            m = w * (e * p * p) * (vector[i] - vector[j])
+            out[i] += m
+            out[j] -= m
+
+
+@njit(cache=True, nogil=True)
+def hessian_product(
+    first, last, scores, order, bounds, start, code, by_group, weight, longest, table,
+    query_weight, vector, out,
+):  # fmt: skip
+    """The Hessian of the loss in the scores, times a vector, in the caller's row order."""
+    size = longest + LANES
+    s = np.empty(size)
+    a = np.empty(size)
+    w = np.empty(size)
+    v = np.empty(size)
+    back = np.empty(size)
+    result = np.empty(size)
+    bits = np.empty(size, dtype=np.int64)
+    scale = bits.view(np.float64)
+    for q in range(first, last):
+        b = bounds[q]
+        e = bounds[q + 1]
+        n = e - b
+        lowest = np.inf
+        highest = -np.inf
+        for i in range(n):
+            s[i] = scores[order[b + i]]
+            a[i] = s[i]
+            v[i] = vector[order[b + i]]
+            lowest = min(lowest, s[i])
+            highest = max(highest, s[i])
+            result[i] = 0.0
+        if start[b] < n:
+            if n > LONGEST:
+                hessian_product_long(
+                    s[:n], start[b:e], code[b:e], table, weight[b:e], v[:n], result[:n]
+                )
+            elif highest - lowest <= WIDEST:
+                _exponentials(n, 0.5 * lowest + 0.5 * highest, a, bits, scale)
+                _product_direct(
+                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, v,
+                    w, back, result,
+                )  # fmt: skip
+            else:
+                _product_wide(s[:n], start[b:e], code[b:e], weight[b:e], table, v[:n], result[:n])
+        for i in range(n):
+            out[order[b + i]] = query_weight[q] * result[i]
+
+
+@njit(cache=True, nogil=True)
+def _add_lower(tree, upto, amount, row):
+    """Add `amount` times what a Fenwick tree holds below the level `upto`, for every group."""
+    at = upto
+    while at > 0:
+        for k in range(row.size):
+            row[k] += amount * tree[at, k]
+        at -= at & -at
+
+
+@njit(cache=True, nogil=True)
+def _insert(tree, level, n_levels, group, amount):
+    at = level + 1
+    while at <= n_levels:
+        tree[at, group] += amount
+        at += at & -at
+
+
+@njit(cache=True, nogil=True)
+def hard_sums(first, last, scores, order, bounds, level, code, weight, longest, all_pairs, sums):
+    """Sums of 1[s_i > s_j], ties one half, over the pairs of each cell, by sorting.
+
+    Scores are taken in rising order; a Fenwick tree over the labels counts, per group, the items
+    already passed whose label is lower (any label with `all_pairs`). Ties are counted as the mean
+    of before and after their block went in.
+    """
+    n_codes = sums.shape[1]
+    tree = np.empty((longest + 1, n_codes))
+    for q in range(first, last):
+        b = bounds[q]
+        e = bounds[q + 1]
+        n = e - b
+        sums[q] = 0.0
+        n_levels = 1 if all_pairs else level[b] + 1
+        if n < 2 or (n_levels == 1 and not all_pairs):
+            continue
+        tree[: n_levels + 1] = 0.0
+        s = scores[order[b:e]]
+        rising = np.argsort(s)
+        head = 0
+        while head < n:
+            end = head + 1
+            while end < n and s[rising[end]] == s[rising[head]]:
+                end += 1
+            tied = end - head > 1
+            for r in range(head, end):
+                i = b + rising[r]
+                upto = 1 if all_pairs else level[i]
+                amount = 0.5 * weight[i] if tied else weight[i]
+                _add_lower(tree, upto, amount, sums[q, code[i]])
+            for r in range(head, end):
+                i = b + rising[r]
+                _insert(tree, 0 if all_pairs else level[i], n_levels, code[i], weight[i])
+            if tied:
+                for r in range(head, end):
+                    i = b + rising[r]
+                    upto = 1 if all_pairs else level[i]
+                    _add_lower(tree, upto, 0.5 * weight[i], sums[q, code[i]])
+                    if all_pairs:  # an item makes no pair with itself
+                        sums[q, code[i], code[i]] -= 0.5 * weight[i] * weight[i]
+            head = end
+
+
+@njit(cache=True, nogil=True)
+def pair_counts(first, last, bounds, start, code, weight, all_pairs, counts):
+    """The weight of the pairs in each cell: preference pairs, or all ordered pairs."""
+    n_codes = counts.shape[1]
+    lower = np.empty(n_codes)
+    for q in range(first, last):
+        b = bounds[q]
+        e = bounds[q + 1]
+        counts[q] = 0.0
+        lower[:] = 0.0
+        if all_pairs:
+            for i in range(b, e):
+                lower[code[i]] += weight[i]
+            for i in range(b, e):
+                for j in range(n_codes):
+                    counts[q, code[i], j] += weight[i] * lower[j]
+                counts[q, code[i], code[i]] -= weight[i] * weight[i]
+        else:
+            passed = e
+            for i in range(e - 1, b - 1, -1):
+                while passed > b + start[i]:
+                    passed -= 1
+                    lower[code[passed]] += weight[passed]
+                for j in range(n_codes):
+                    counts[q, code[i], j] += weight[i] * lower[j]

@@ -1,0 +1,142 @@
+"""Utility: how well scores put the labels in order, one value per query.
+
+Parameters shared by all measures: ``queries``; ``scores``, one number per row in the caller's
+order; ``positions``, a `Positions` of these scores where it has been made already, so that an
+audit sorts once (``scores`` are then not looked at). All return an array of shape (n_queries,),
+NaN for a query in which the measure is not defined; average over the others. All items of a query
+count, whether or not their group is known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pairity.exceptions import InputError
+from pairity.metrics.positions import Floats, Positions, choose, has_negative, ratio, sums
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from numpy.typing import ArrayLike
+
+    from pairity.queries import Queries
+
+HIGHEST_EXPONENT = 31
+
+
+def ndcg(
+    queries: Queries,
+    scores: ArrayLike,
+    *,
+    k: int | None = None,
+    gain: str = "exponential",
+    positions: Positions | None = None,
+) -> Floats:
+    r"""Discounted cumulative gain of each query, as a share of the best possible.
+
+    .. math:: \sum_{r_i \le k} \frac{g(y_i)}{\log_2(1 + r_i)} \Big/ \text{the same, sorted by } y
+
+    Parameters
+    ----------
+    k : int, optional
+        Count the first k positions only.
+    gain : {"exponential", "linear"}
+        :math:`2^y - 1`, as in [1]_ and LightGBM, or :math:`y`, as in [2]_ and scikit-learn.
+
+    Returns
+    -------
+    array of shape (n_queries,)
+
+    Notes
+    -----
+    Ties: items that share a score share the average of their positions' discounts, as in
+    scikit-learn [3]_. Empties: NaN where the best possible gain is 0, since every order is then
+    as good as any other (scikit-learn says 0, LightGBM 1), and where a label is negative.
+
+    References
+    ----------
+    .. [1] Burges et al. (2005). Learning to rank using gradient descent. ICML.
+    .. [2] Järvelin & Kekäläinen (2002). Cumulated gain-based evaluation of IR techniques. TOIS.
+    .. [3] McSherry & Najork (2008). Computing information retrieval performance measures
+       efficiently in the presence of tied scores. ECIR.
+
+    Examples
+    --------
+    >>> from pairity.metrics import ndcg
+    >>> from pairity.queries import Queries
+    >>> queries = Queries.from_arrays(None, [1, 0, 0, 0], qid=[1, 1, 2, 2])
+    >>> ndcg(queries, [0.2, 0.8, 0.5, 0.1]).round(3)  # 1/log2(3); no item of query 2 is relevant
+    array([0.631,   nan])
+    """
+    places = Positions.of(queries, scores, positions)
+    discount = np.where(places.top(k), places.discount("log2"), 0.0)
+    best = np.empty_like(discount)
+    best[queries.layout.order] = discount  # the layout, too, goes query by query
+    gains = choose(GAINS, gain, "gain")(queries.y)
+    reached = sums(queries.query, gains * places.share(discount), queries.n_queries)
+    ideal = sums(queries.query, gains * best, queries.n_queries)
+    return np.where(has_negative(queries), np.nan, ratio(reached, ideal))
+
+
+def average_precision(
+    queries: Queries,
+    scores: ArrayLike,
+    *,
+    relevant_above: float = 0.0,
+    positions: Positions | None = None,
+) -> Floats:
+    r"""Precision at the position of each relevant item, averaged over a query's relevant items.
+
+    .. math:: \frac{1}{|R|} \sum_{i \in R}
+        \frac{|\{j \in R : s_j \ge s_i\}|}{|\{j : s_j \ge s_i\}|}, \qquad
+        R = \{i : y_i > \text{relevant\_above}\}
+
+    Parameters
+    ----------
+    relevant_above : float
+        Items whose label is higher than this are relevant.
+
+    Returns
+    -------
+    array of shape (n_queries,)
+
+    Notes
+    -----
+    Ties: items that share a score are one threshold, as in `sklearn.metrics
+    .average_precision_score`; this is not the expectation over random tie-breaking. Empties: NaN
+    where no item is relevant.
+
+    References
+    ----------
+    Manning, Raghavan & Schütze (2008). Introduction to Information Retrieval, section 8.4.
+
+    Examples
+    --------
+    >>> from pairity.metrics import average_precision
+    >>> from pairity.queries import Queries
+    >>> queries = Queries.from_arrays(None, [1, 0, 1, 0], qid=[1, 1, 1, 2])
+    >>> average_precision(queries, [0.9, 0.5, 0.2, 0.1]).round(3)  # (1/1 + 2/3) / 2
+    array([0.833,   nan])
+    """
+    places = Positions.of(queries, scores, positions)
+    relevant = queries.y > relevant_above
+    precision = places.at_block_end(places.counts(relevant) / places.rank)
+    total = sums(queries.query, relevant * precision, queries.n_queries)
+    return ratio(total, sums(queries.query, relevant, queries.n_queries))
+
+
+def _exponential(labels: Floats) -> Floats:
+    if labels.max() > HIGHEST_EXPONENT:
+        raise InputError(
+            f"The highest label is {labels.max():g}, and the exponential gain 2^y - 1 is meant "
+            f'for grades up to {HIGHEST_EXPONENT}. Use gain="linear", or recode y as grades.'
+        )
+    return np.exp2(labels) - 1.0
+
+
+GAINS: Mapping[str, Callable[[Floats], Floats]] = {
+    "exponential": _exponential,
+    "linear": lambda labels: labels,
+}

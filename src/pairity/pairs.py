@@ -1,0 +1,288 @@
+"""What the kernels mean: losses and cell sums over the pairs that labels and queries imply.
+
+Two directions, one definition of a cell (k, l): `pairwise_logistic` hands the weight table's
+values from cells to pairs; `cell_sums` gathers from pairs to cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairity import kernels
+from pairity.queries import Queries
+from pairity.threads import run_blocks
+
+PairKind = Literal["preference", "all"]
+Average = Literal["query", "pair"]
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseLoss:
+    """The weighted pairwise logistic loss at given scores, and its derivatives in them.
+
+    Attributes
+    ----------
+    loss : float
+        Summed over pairs; 0 where it was not asked for.
+    gradient, hessian : float64 arrays of shape (n_items,)
+        First derivative, and diagonal of the second, in the caller's row order.
+    """
+
+    loss: float
+    gradient: NDArray[np.float64]
+    hessian: NDArray[np.float64]
+
+
+def pairwise_logistic(
+    scores: NDArray[np.float64], queries: Queries, table: ArrayLike, *, with_loss: bool = True
+) -> PairwiseLoss:
+    r"""Weighted pairwise logistic loss, gradient and diagonal Hessian, in one pass.
+
+    .. math:: L = \sum_{(i,j):\, y_i > y_j} v_q\, u_i u_j\, W_{g_i g_j} \log(1 + e^{-(s_i - s_j)})
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n_items,)
+        Finite, of any size.
+    queries : Queries
+        Its item weights are u, its query weights v.
+    table : array of shape (n_groups, n_groups)
+        W; pairs with an item of unknown group have weight 1.
+    with_loss : bool
+        Whether to compute the loss itself; boosting needs only the derivatives.
+    """
+    gradient, hessian, _, losses = _run_logistic(scores, queries, queries.pad(table), with_loss)
+    return PairwiseLoss(float(losses.sum()), gradient, hessian)
+
+
+def pairwise_hessian_product(
+    scores: NDArray[np.float64], queries: Queries, table: ArrayLike, vector: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """The full Hessian of `pairwise_logistic` in the scores, times a vector over the items."""
+    layout = queries.layout
+    out = np.empty(queries.n_items)
+    run_blocks(
+        kernels.hessian_product, layout.bounds, _float64(scores), layout.order, layout.bounds,
+        layout.start, layout.code, layout.by_group, layout.weight, layout.longest,
+        queries.pad(table), queries.weight_of_query, _float64(vector), out,
+    )  # fmt: skip
+    return out
+
+
+def cell_sums(
+    scores: NDArray[np.float64],
+    queries: Queries,
+    *,
+    pairs: PairKind = "preference",
+    soft: bool = False,
+) -> NDArray[np.float64]:
+    """Per query and cell, the sum of the predicted pair label over the pairs of the cell.
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n_items,)
+    queries : Queries
+        A pair counts with the product of its items' weights; query weights are not applied.
+    pairs : {"preference", "all"}
+        Pairs whose first item has the higher label, or all ordered pairs of two items.
+    soft : bool
+        Whether the predicted label is σ(s_i - s_j) rather than 1[s_i > s_j], a tie one half.
+
+    Returns
+    -------
+    array of shape (n_queries, n_codes, n_codes); the last code is the missing group, if any
+
+    Notes
+    -----
+    Hard sums need no pair loop: O(n log n) per query.
+    """
+    layout = queries.layout
+    if not soft:
+        sums = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
+        run_blocks(
+            kernels.hard_sums, layout.bounds, _float64(scores), layout.order, layout.bounds,
+            layout.level, layout.code, layout.weight, layout.longest, pairs == "all", sums,
+        )  # fmt: skip
+        return sums
+    ones = np.ones((queries.n_codes, queries.n_codes))
+    if pairs == "preference":
+        misses = _run_logistic(scores, queries, ones, False)[2]
+        return cell_counts(queries) - misses
+    # Every unordered pair once, in the order of the layout, then its mirror.
+    first = layout.bounds[queries.query[layout.order]]
+    each = (np.arange(queries.n_items) - first + 1).astype(np.int32)
+    misses = _run_logistic(scores, queries, ones, False, start=each)[2]
+    counts = np.empty_like(misses)
+    run_blocks(
+        kernels.pair_counts, layout.bounds, layout.bounds, each, layout.code, layout.weight,
+        False, counts,
+    )  # fmt: skip
+    return counts - misses + misses.transpose(0, 2, 1)
+
+
+def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> NDArray[np.float64]:
+    """Per query and cell, how many pairs there are (their weight, where items have weights)."""
+    layout = queries.layout
+    counts = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
+    run_blocks(
+        kernels.pair_counts, layout.bounds, layout.bounds, layout.start, layout.code,
+        layout.weight, pairs == "all", counts,
+    )  # fmt: skip
+    return counts
+
+
+def mean_over_queries(
+    sums: NDArray[np.float64],
+    counts: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    average: Average,
+) -> NDArray[np.float64]:
+    """Sums and counts per query, of shape (n_queries, ...), as means over the queries.
+
+    Parameters
+    ----------
+    weight : array of shape (n_queries,), or (n_resamples, n_queries)
+        Query weights; several rows give several means at once.
+    average : {"query", "pair"}
+        Whether every query counts the same, or every pair.
+
+    Returns
+    -------
+    array of the shape of one query's entry (behind n_resamples, where given), NaN where no query
+    has a pair
+
+    Notes
+    -----
+    With "query", a query without a pair is left out of that entry's mean.
+    """
+    shape = sums.shape[1:]
+    top, bottom = sums.reshape(len(sums), -1), counts.reshape(len(counts), -1)
+    if average == "query":
+        there = bottom > 0
+        top = np.divide(top, bottom, out=np.zeros_like(top), where=there)
+        bottom = there.astype(np.float64)
+    top, bottom = weight @ top, weight @ bottom
+    means = np.full(top.shape, np.nan)
+    np.divide(top, bottom, out=means, where=bottom > 0)
+    return means.reshape(*weight.shape[:-1], *shape)
+
+
+def cell_means(
+    scores: NDArray[np.float64],
+    queries: Queries,
+    *,
+    average: Average = "query",
+    pairs: PairKind = "preference",
+    soft: bool = False,
+) -> NDArray[np.float64]:
+    r"""How often the first item is ranked above the other, in each cell (k, l).
+
+    .. math:: A_{kl} = \mathrm{mean}\{\hat l_{ij} : y_i > y_j,\ g_i = k,\ g_j = l\}
+
+    Returns
+    -------
+    array of shape (n_groups, n_groups), NaN where no pair lies
+
+    Notes
+    -----
+    With ``average="query"`` a query without a pair in a cell is left out of that cell's mean.
+    Items without a group are left out. A tie in the scores counts one half.
+
+    Examples
+    --------
+    Two preferred items (one of each group) above a third of group m:
+
+    >>> import numpy as np
+    >>> from pairity import Queries
+    >>> from pairity.pairs import cell_means
+    >>> queries = Queries.from_arrays(
+    ...     None, [1, 1, 0], qid=[0, 0, 0], sensitive_features=["f", "m", "m"]
+    ... )
+    >>> cell_means(np.array([0.2, 0.9, 0.5]), queries)
+    array([[nan,  0.],
+           [nan,  1.]])
+    """
+    known = slice(queries.n_groups)
+    sums = cell_sums(scores, queries, pairs=pairs, soft=soft)[:, known, known]
+    counts = cell_counts(queries, pairs=pairs)[:, known, known]
+    return mean_over_queries(sums, counts, queries.weight_of_query, average)
+
+
+def query_auc(scores: NDArray[np.float64], queries: Queries) -> NDArray[np.float64]:
+    """Per query, the share of preference pairs put in the right order; NaN without a pair.
+
+    All items count, with or without a group. For binary labels this is the area under the ROC
+    curve; a tie counts one half.
+    """
+    sums = cell_sums(scores, queries).sum(axis=(1, 2))
+    counts = cell_counts(queries).sum(axis=(1, 2))
+    values = np.full(len(sums), np.nan)
+    np.divide(sums, counts, out=values, where=counts > 0)
+    return values
+
+
+def mean_auc(scores: NDArray[np.float64], queries: Queries) -> float:
+    """`query_auc`, averaged over the queries that have a preference pair, by query weight."""
+    values = query_auc(scores, queries)
+    there = ~np.isnan(values)
+    return float(np.average(values[there], weights=queries.weight_of_query[there]))
+
+
+def total_weight(queries: Queries, table: ArrayLike) -> float:
+    """The weight of all preference pairs together, under a weight table."""
+    by_cell = np.tensordot(queries.weight_of_query, cell_counts(queries), axes=1)
+    return float((by_cell * queries.pad(table)).sum())
+
+
+def iter_pairs(
+    queries: Queries, *, block: int = 1_000_000
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The preference pairs as rows (preferred, other), in blocks, for tools that want a list.
+
+    A block ends behind the first preferred item that brings it to `block` pairs or more.
+    """
+    layout = queries.layout
+    query = queries.query[layout.order]
+    begin = layout.bounds[query] + layout.start
+    lengths = layout.bounds[query + 1] - begin
+    at = 0
+    while at < queries.n_items:
+        passed = np.cumsum(lengths[at:])
+        end = at + int(np.searchsorted(passed, block)) + 1
+        count = lengths[at:end]
+        preferred = np.repeat(np.arange(at, at + len(count)), count)
+        offset = np.arange(len(preferred)) - np.repeat(np.cumsum(count) - count, count)
+        other = np.repeat(begin[at:end], count) + offset
+        if len(preferred):
+            yield layout.order[preferred], layout.order[other]
+        at = end
+
+
+def _run_logistic(
+    scores: NDArray[np.float64],
+    queries: Queries,
+    padded: NDArray[np.float64],
+    with_loss: bool,
+    *,
+    start: NDArray[np.int32] | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    layout = queries.layout
+    gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+    cells = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
+    losses = np.empty(queries.n_queries)
+    run_blocks(
+        kernels.logistic, layout.bounds, _float64(scores), layout.order, layout.bounds,
+        layout.start if start is None else start, layout.code, layout.by_group, layout.weight,
+        layout.uniform, layout.longest, padded, queries.weight_of_query, with_loss,
+        gradient, hessian, cells, losses,
+    )  # fmt: skip
+    return gradient, hessian, cells, losses
+
+
+def _float64(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.ascontiguousarray(values, dtype=np.float64)

@@ -1,0 +1,39 @@
+"""Ranker: the protocol of procedure H, which fits on weighted pairs and scores items."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity.queries import Queries
+
+
+@runtime_checkable
+class Ranker(Protocol):
+    """Anything that minimises a weighted pairwise loss and gives scores.
+
+    A ranker need not import pairity. It should follow scikit-learn's conventions for parameters
+    (``get_params``), since it is cloned before every fit.
+    """
+
+    def fit_pairs(
+        self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
+    ) -> Self:
+        """Fit on the preference pairs of `queries`, a pair in cell (k, l) weighing table[k, l].
+
+        Parameters
+        ----------
+        queries : Queries
+            Pairs with an item of unknown group weigh 1; item and query weights multiply.
+        table : array of shape (n_groups, n_groups)
+        previous : a fitted ranker of the same kind, or None
+            The last fit on the same queries with another table: a place to start from, and to
+            take prepared data from. It must not be changed.
+        """
+        ...
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores of shape (n_items,); no group is needed."""
+        ...

@@ -1,0 +1,345 @@
+"""LinearRanker: the reference procedure H, a linear score fitted to convergence."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, cg
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from pairity.columns import Features
+from pairity.exceptions import ConvergenceWarning, InputError
+from pairity.pairs import mean_auc, pairwise_hessian_product, pairwise_logistic, total_weight
+from pairity.queries import Queries, require_preferences
+from pairity.rankers._features import read_features, remember_features
+
+_MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
+_BLOCK = 65_536  # rows per block where a centred copy is needed
+_WHITENING_ROWS = 40  # rows per feature that the preconditioner is estimated from
+
+
+class LinearRanker(BaseEstimator):  # type: ignore[misc]
+    r"""A linear score that minimises the weighted pairwise logistic loss.
+
+    .. math::
+
+        \min_\beta \;
+        \frac{\sum W_{g_i g_j} \log(1 + e^{-\beta^\top (x_i - x_j)})}{\sum W_{g_i g_j}}
+        + \frac{\alpha}{2} \sum_f (\sigma_f \beta_f)^2
+
+    over the preference pairs (i, j), with σ_f the standard deviation of feature f, so that the
+    penalty is on standardised features while `coef_` is in the user's units. There is no
+    intercept: pairs do not see one.
+
+    Parameters
+    ----------
+    alpha : float, default=1e-4
+        Strength of the L2 penalty.
+    tol : float, default=1e-6
+        The fit has converged when the gradient, in coordinates in which the Hessian is about the
+        identity, is nowhere larger: the coefficients are then that close to the minimum, in
+        units of their own curvature.
+    max_iter : int, default=1000
+
+    Attributes
+    ----------
+    coef_ : float64 array of shape (n_features,)
+    loss_ : float, the mean loss with its penalty at the minimum
+    n_iter_ : int
+    n_evaluations_ : int, passes over the data
+
+    Notes
+    -----
+    The problem is convex, so there is nothing to seed: the result is the minimum, whatever the
+    start, to `tol`. L-BFGS runs in coordinates whitened by an approximate Hessian, estimated from
+    a part of the queries; it needs a few passes over X, which is neither copied nor standardised
+    in memory, and may be sparse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pairity import LinearRanker
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> ranker = LinearRanker().fit(X, [0, 1, 0, 1], qid=["a", "a", "b", "b"])
+    >>> bool(ranker.coef_[0] > 0)
+    True
+    """
+
+    def __init__(self, alpha: float = 1e-4, *, tol: float = 1e-6, max_iter: int = 1000) -> None:
+        self.alpha = alpha
+        self.tol = tol
+        self.max_iter = max_iter
+
+    def fit(
+        self, X: Any, y: Any, *, qid: Any, sample_weight: Any = None, query_weight: Any = None
+    ) -> Self:
+        """Fit with every pair weighing the same; arguments as in `Queries.from_arrays`."""
+        queries = Queries.from_arrays(
+            X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight
+        )
+        remember_features(self, X)
+        return self.fit_pairs(queries, np.ones((0, 0)))
+
+    def fit_pairs(
+        self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
+    ) -> Self:
+        """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
+        if queries.X is None:
+            raise InputError("The queries have no features. Build them with X.")
+        if self.alpha < 0:
+            raise InputError(f"alpha is {self.alpha}, but a penalty must be 0 or more.")
+        require_preferences(queries)
+        X = queries.X
+        self.n_features_in_ = int(X.shape[1])
+        whole = total_weight(queries, table)
+        if whole == 0.0:
+            raise InputError("All preference pairs weigh 0: nothing to fit. Check the weights.")
+        warm = isinstance(previous, LinearRanker) and hasattr(previous, "_whitening")
+        scale = previous._scale if warm else _standard_deviations(X)
+        start = previous.coef_ * scale if warm else np.zeros(X.shape[1])
+        seen = 0
+
+        def objective(beta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            """Mean loss and gradient in the coefficients of standardised features."""
+            nonlocal seen
+            seen += 1
+            at = pairwise_logistic(X @ (beta / scale), queries, table)
+            gradient = (X.T @ at.gradient) / scale / whole + self.alpha * beta
+            return at.loss / whole + 0.5 * self.alpha * float(beta @ beta), gradient
+
+        if warm:
+            whitening = previous._whitening
+        else:
+            whitening = _Whitening.of(queries, table, scale, self.alpha, start)
+        found = _minimise(objective, whitening, start, self.tol, self.max_iter)
+        if not found.converged:
+            warnings.warn(
+                f"LinearRanker stopped after {found.n_iter} iterations with a largest gradient of "
+                f"{found.gradient:.1e} (tol is {self.tol:g}). Raise max_iter, raise alpha, or "
+                "look for features of wildly different size.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        self.coef_ = found.beta / scale
+        self.loss_ = found.loss
+        self.n_iter_ = found.n_iter
+        self.n_evaluations_ = seen
+        self._scale = scale
+        self._whitening = whitening
+        return self
+
+    def response(
+        self, queries: Queries, table: NDArray[np.float64], change: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        r"""How the scores of `queries` move when the weight table moves along `change`.
+
+        At the minimum the gradient is zero; differentiating that in the table gives
+        :math:`d\beta = -H^{-1} \, \partial_W \nabla L \cdot dW`, solved by conjugate gradients.
+        The ranker must have been fitted with `table`, on these queries or on more of their kind.
+        """
+        assert queries.X is not None  # noqa: S101 - it was fitted on such queries
+        X, scale = queries.X, self._scale
+        whitening: _Whitening = self._whitening
+        scores = X @ self.coef_
+        whole = total_weight(queries, table)
+        moved = queries.pad(change, fill=0.0)  # pairs of unknown group keep their weight
+        pull = pairwise_logistic(scores, queries, moved, with_loss=False).gradient / whole
+        drop = total_weight(queries, moved) / whole
+        right = (X.T @ pull) / scale + drop * self.alpha * self.coef_ * scale
+
+        def hessian(direction: NDArray[np.float64]) -> NDArray[np.float64]:
+            beta = whitening.to_beta(direction)
+            along = pairwise_hessian_product(scores, queries, table, X @ (beta / scale))
+            of_beta: NDArray[np.float64] = (X.T @ along) / scale / whole + self.alpha * beta
+            return whitening.gradient(of_beta)
+
+        n = len(scale)
+        operator = LinearOperator((n, n), matvec=hessian, dtype=np.float64)
+        solved, _ = cg(operator, -whitening.gradient(right), rtol=0.02, maxiter=20)
+        return np.asarray(X @ (whitening.to_beta(solved) / scale))
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores of shape (n_items,), in the order of the rows."""
+        check_is_fitted(self, "coef_")
+        return np.asarray(read_features(self, X) @ self.coef_)
+
+    def score(self, X: Any, y: Any, *, qid: Any) -> float:
+        """The AUC per query, averaged over queries."""
+        return mean_auc(self.predict(X), Queries.from_arrays(X, y, qid=qid))
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_whitening", None)  # only speeds up the next fit of the same loop
+        return state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+
+Objective = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Whitening:
+    """Coordinates in which the Hessian is about the identity: β = start + L^-T u.
+
+    `factor` is L, the lower Cholesky factor of an approximate Hessian, or its diagonal where
+    there are too many features for a matrix.
+    """
+
+    factor: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        queries: Queries,
+        table: NDArray[np.float64],
+        scale: NDArray[np.float64],
+        alpha: float,
+        beta: NDArray[np.float64],
+    ) -> _Whitening:
+        """Estimate the Hessian at `beta` from as many queries as it takes.
+
+        The pairs of a query act nearly like a rank-one-centred diagonal: H ≈ diag(h) - h hᵀ / Σh
+        with h the kernel's diagonal, which needs one pass and no pair of features.
+        """
+        n_features = len(scale)
+        wanted = max(_WHITENING_ROWS * min(n_features, _MOST_WHITENED), 2000)
+        step = max(1, queries.n_items // wanted)
+        part = queries if step == 1 else queries.take(np.arange(0, queries.n_queries, step))
+        weight = total_weight(part, table)
+        if weight == 0.0:  # no pair in the part that was drawn
+            part, weight = queries, total_weight(queries, table)
+        assert part.X is not None  # noqa: S101 - for the type checker; checked by fit_pairs
+        scores = part.X @ (beta / scale)
+        h = pairwise_logistic(scores, part, table, with_loss=False).hessian / weight
+        per_query = np.bincount(part.query, h, part.n_queries)
+        inverse = np.divide(1.0, per_query, out=np.zeros_like(per_query), where=per_query > 0)
+        if n_features > _MOST_WHITENED:
+            means = _query_sums(part, part.X, h)
+            curvature = _column_sums_of_squares(part.X, h)
+            curvature -= _column_sums_of_squares(means, inverse)
+            curvature = np.maximum(curvature, 0.0) / scale**2
+            return cls(np.sqrt(curvature + alpha + 1e-8 * (1.0 + curvature.max())))
+        dense = part.X.toarray() if sp.issparse(part.X) else part.X
+        standard = dense / scale
+        sums = _query_sums_dense(part, standard * h[:, None])
+        hessian = standard.T @ (standard * h[:, None]) - sums.T @ (sums * inverse[:, None])
+        ridge = alpha + 1e-8 * (1e-300 + float(np.trace(hessian)) / n_features)
+        while True:
+            try:
+                shifted = hessian + ridge * np.eye(n_features)
+                return cls(cholesky(shifted, lower=True))
+            except LinAlgError:
+                ridge = 10.0 * ridge + 1e-12
+
+    def to_beta(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+        """L^-T u."""
+        if self.factor.ndim == 1:
+            return u / self.factor
+        return np.asarray(solve_triangular(self.factor, u, lower=True, trans="T"))
+
+    def gradient(self, of_beta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The gradient in u from the gradient in β: L^-1 g."""
+        if self.factor.ndim == 1:
+            return of_beta / self.factor
+        return np.asarray(solve_triangular(self.factor, of_beta, lower=True))
+
+
+@dataclass(frozen=True, eq=False)
+class _Minimum:
+    beta: NDArray[np.float64]
+    loss: float
+    gradient: float
+    n_iter: int
+    converged: bool
+
+
+def _minimise(
+    objective: Objective,
+    whitening: _Whitening,
+    start: NDArray[np.float64],
+    tol: float,
+    max_iter: int,
+) -> _Minimum:
+    """L-BFGS in whitened coordinates, scaled so that its first, unit step is Newton's."""
+    loss, of_beta = objective(start)
+    first = whitening.gradient(of_beta)
+    length = float(np.linalg.norm(first))
+    if np.abs(first).max() <= tol:
+        return _Minimum(start, loss, float(np.abs(first).max()), 0, True)
+
+    def in_steps(v: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        if not v.any():
+            return loss, length * first
+        value, of_beta = objective(start + whitening.to_beta(length * v))
+        return value, length * whitening.gradient(of_beta)
+
+    found = minimize(
+        in_steps,
+        np.zeros_like(start),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "gtol": length * tol, "ftol": 0.0, "maxcor": 20, "maxls": 30,
+            "maxiter": max_iter, "maxfun": 3 * max_iter,
+        },
+    )  # fmt: skip
+    gradient = float(np.abs(found.jac).max()) / length
+    return _Minimum(
+        beta=start + whitening.to_beta(length * found.x),
+        loss=float(found.fun),
+        gradient=gradient,
+        n_iter=int(found.nit),
+        converged=gradient <= 10 * tol,  # the line search may run into rounding first
+    )
+
+
+def _standard_deviations(X: Features) -> NDArray[np.float64]:
+    """Per feature; 1 where a feature is constant (to rounding)."""
+    n = X.shape[0]
+    if sp.issparse(X):
+        mean = np.asarray(X.sum(axis=0)).ravel() / n
+        square = np.asarray(X.multiply(X).sum(axis=0)).ravel() / n
+        variance = np.maximum(square - mean**2, 0.0)
+    else:
+        mean = X.mean(axis=0)
+        variance = np.zeros(X.shape[1])
+        for block in range(0, n, _BLOCK):
+            centred = X[block : block + _BLOCK] - mean
+            variance += np.einsum("ij,ij->j", centred, centred)
+        variance /= n
+    deviation = np.sqrt(variance)
+    size = np.maximum(np.abs(mean), deviation)
+    return np.where(deviation > 1e-13 * size, deviation, 1.0)
+
+
+def _query_sums_dense(queries: Queries, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    layout = queries.layout
+    return np.add.reduceat(rows[layout.order], layout.bounds[:-1], axis=0)
+
+
+def _query_sums(queries: Queries, X: Features, weight: NDArray[np.float64]) -> sp.csr_array:
+    """Per query, the weighted sum of its rows, sparse."""
+    member = sp.csr_array(
+        (weight, (queries.query, np.arange(queries.n_items))),
+        shape=(queries.n_queries, queries.n_items),
+    )
+    return sp.csr_array(member @ sp.csr_array(X))
+
+
+def _column_sums_of_squares(X: Features, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    squares = sp.csr_array(X).multiply(sp.csr_array(X))
+    return np.asarray(squares.T @ weight)

@@ -1,0 +1,52 @@
+"""Blocks of queries on threads: the kernels release the GIL and write to places of their own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_BLOCKS_PER_THREAD = 4
+_SMALLEST_WORK = 200_000
+
+
+def n_threads() -> int:
+    """How many threads the kernels use.
+
+    The environment variable ``PAIRITY_NUM_THREADS`` decides, else ``OMP_NUM_THREADS`` (which
+    joblib sets in its workers), else the number of processors this process may use.
+    """
+    for name in ("PAIRITY_NUM_THREADS", "OMP_NUM_THREADS"):
+        value = os.environ.get(name, "")
+        if value.isdigit() and int(value) > 0:
+            return int(value)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def run_blocks(kernel: Callable[..., None], bounds: NDArray[np.int64], *arguments: Any) -> None:
+    """Call ``kernel(first, last, *arguments)`` over all queries, cut into blocks of equal work.
+
+    `bounds` are the query boundaries; the work of a query is taken to grow with its length to the
+    power 1.5, between sorting and comparing all pairs. Small work stays on the calling thread.
+    """
+    n_queries = len(bounds) - 1
+    work = np.cumsum(np.diff(bounds) ** 1.5)
+    threads = min(n_threads(), n_queries)
+    if threads == 1 or work[-1] < _SMALLEST_WORK:
+        kernel(0, n_queries, *arguments)
+        return
+    marks = np.linspace(0.0, work[-1], threads * _BLOCKS_PER_THREAD + 1)[1:-1]
+    cuts = np.unique(np.r_[0, np.searchsorted(work, marks), n_queries])
+    with ThreadPoolExecutor(threads) as pool:
+        done = [
+            pool.submit(kernel, int(first), int(last), *arguments) for first, last in pairwise(cuts)
+        ]
+        for block in done:
+            block.result()
