@@ -240,7 +240,7 @@ def reweight(
     try:
         for number in range(max_rounds + 1):  # round 0 is the plain ranker
             began = time.perf_counter()
-            model = clone(ranker).fit_pairs(queries, weigher.table(lambda_), previous=model)
+            model = clone(ranker, safe=False).fit_pairs(queries, weigher.table(lambda_), previous=model)
             scores = np.asarray(model.predict(target.X), dtype=np.float64)
             violation = constraint.violation(target, scores)
             ended = Round(
