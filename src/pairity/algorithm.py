@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -24,11 +25,11 @@ from pairity.constraints import (
     spread,
     worst_gap,
 )
-from pairity.exceptions import ConstraintError
+from pairity.exceptions import ConstraintError, InputError
 from pairity.pairs import mean_auc
 from pairity.queries import Queries
 from pairity.rankers.base import Ranker
-from pairity.solvers import Solver
+from pairity.solvers import FARTHEST, Solver
 
 PairOrders = Literal["preference", "both"]
 Weighting = Literal["indicator", "closed-form"]
@@ -181,17 +182,16 @@ def response(
     part = queries if every == 1 else queries.take(np.arange(0, queries.n_queries, every))
     table = weigher.table(lambda_)
     scores = np.asarray(model.predict(part.X))
-    jacobian = np.zeros((lambda_.size, lambda_.size))
-    compared = np.isfinite(constraint.violation(part, scores)).ravel()
-    for entry in np.flatnonzero(compared):
-        step = np.zeros_like(lambda_)
+    entries = np.flatnonzero(np.isfinite(constraint.violation(part, scores)))
+    steps = np.zeros((len(entries), *lambda_.shape))
+    for step, entry in zip(steps, entries, strict=True):
         step.flat[entry] = _RESPONSE_STEP * weigher.scale.flat[entry]
-        change = (weigher.table(lambda_ + step) - weigher.table(lambda_ - step)) / 2.0
-        moved = model.response(part, table, change)
-        rise = constraint.violation(part, scores + moved) - constraint.violation(
-            part, scores - moved
-        )
-        jacobian[:, entry] = rise.ravel() / (2.0 * step.flat[entry])
+    changes = [(weigher.table(lambda_ + step) - weigher.table(lambda_ - step)) / 2 for step in steps]
+    moves = model.response(part, table, np.array(changes))
+    jacobian = np.zeros((lambda_.size, lambda_.size))
+    for entry, step, move in zip(entries, steps, moves, strict=True):
+        up, down = (constraint.violation(part, scores + sign * move) for sign in (1.0, -1.0))
+        jacobian[:, entry] = (up - down).ravel() / (2.0 * step.flat[entry])
     return np.nan_to_num(jacobian)
 
 
@@ -237,12 +237,20 @@ def reweight(
     rounds: list[Round] = []
     best: tuple[Round, Any] | None = None
     outcome = Outcome.ROUNDS_EXHAUSTED if max_rounds else Outcome.NO_ROUNDS
+    number = 0
     try:
         for number in range(max_rounds + 1):  # round 0 is the plain ranker
             began = time.perf_counter()
-            model = clone(ranker, safe=False).fit_pairs(queries, weigher.table(lambda_), previous=model)
-            scores = np.asarray(model.predict(target.X), dtype=np.float64)
+            fresh = clone(ranker, safe=False)
+            fresh.fit_pairs(queries, weigher.table(lambda_), previous=model)
+            model = fresh
+            scores = _scores(model, target)
             violation = constraint.violation(target, scores)
+            if np.isnan(violation[np.isfinite(unranked)]).any():
+                raise ConstraintError(
+                    f"{constraint!r} compares other entries of these scores than of equal scores. "
+                    "Return NaN only where the data, whatever the scores, have nothing to compare."
+                )
             ended = Round(
                 number, lambda_, violation, worst_gap(violation), mean_auc(scores, target),
                 time.perf_counter() - began,
@@ -258,10 +266,10 @@ def reweight(
                 outcome = Outcome.WITHIN_TOLERANCE
                 break
             jacobian = None
-            if solver.wants_jacobian and hasattr(model, "response"):
-                jacobian = response(model, queries, constraint, weigher, lambda_)
+            if hasattr(model, "response"):
+                jacobian = partial(response, model, queries, constraint, weigher, lambda_)
             following, state = solver.step(lambda_, violation, state, jacobian)
-            if following is None:
+            if following is None or _ran_away(following, weigher.scale):
                 outcome = Outcome.UNREACHABLE
                 break
             lambda_ = following
@@ -269,7 +277,32 @@ def reweight(
         if best is None:
             raise
         outcome = Outcome.INTERRUPTED
+    except Exception as error:
+        error.add_note(f"In round {number} of at most {max_rounds}; 0 is the plain ranker.")
+        raise
     assert best is not None  # noqa: S101 - round 0 has ended
     if max_rounds and best[0].worst <= tolerance:
         outcome = Outcome.WITHIN_TOLERANCE
     return Solution(tuple(rounds), best[0], best[1], weigher.table(best[0].lambda_), outcome)
+
+
+def _scores(model: Any, target: Queries) -> Array:
+    """What a fitted ranker predicts, checked: anybody may have written it."""
+    scores = np.asarray(model.predict(target.X), dtype=np.float64)
+    name = type(model).__name__
+    if scores.shape != (target.n_items,):
+        raise InputError(
+            f"{name}.predict returned shape {scores.shape} for {target.n_items} items. Return one "
+            "score per item."
+        )
+    if not np.isfinite(scores).all():
+        raise InputError(
+            f"{name}.predict returned {int((~np.isfinite(scores)).sum())} scores that are NaN or "
+            f"infinity, of {target.n_items}. Scale the features, or regularise the ranker more."
+        )
+    return scores
+
+
+def _ran_away(lambda_: Array, scale: Array) -> bool:
+    """Whether an exponent lies where weights no longer change."""
+    return bool((np.abs(lambda_) > 1.001 * FARTHEST * scale).any())

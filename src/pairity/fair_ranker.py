@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
-from numbers import Real
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pairity.algorithm import Outcome, Round, Solution, reweight
@@ -22,6 +24,8 @@ from pairity.queries import Queries, require_groups, require_preferences
 from pairity.rankers._features import read_features, remember_features
 from pairity.rankers.linear import LinearRanker
 from pairity.solvers import as_solver
+
+_NEEDED = ("X", "y", "qid", "sensitive_features")
 
 
 class FairRanker(BaseEstimator):  # type: ignore[misc]
@@ -54,7 +58,8 @@ class FairRanker(BaseEstimator):  # type: ignore[misc]
         Queries on which the violation is measured and driven down: a share to hold out (by
         query), or data given. By default the training queries.
     progress : {"auto"} or bool, default="auto"
-        Whether to show progress of a fit that takes longer than two seconds.
+        Whether to show progress, on stderr, of a fit that takes longer than two seconds. "auto"
+        shows it on a terminal or in a notebook; True also in a log.
     random_state : int, RandomState instance or None
         Draws the held-out queries.
 
@@ -139,30 +144,37 @@ class FairRanker(BaseEstimator):  # type: ignore[misc]
             A pair weighs the product of its items' weights.
         query_weight : one weight per query, as a column or a mapping, optional
         """
+        self._check_parameters()
+        constraint, solver = as_constraint(self.constraint), as_solver(self.solver)
+        progress = Progress(int(self.max_rounds) + 1, "Reweighting", self.progress)
+        remember_features(self, X, y)
         queries = Queries.from_arrays(
             X, y, qid=qid, sensitive_features=sensitive_features,
             sample_weight=sample_weight, query_weight=query_weight,
         )  # fmt: skip
-        self._check_parameters()
-        constraint = as_constraint(self.constraint)
+        if queries.X is None:
+            raise InputError("X is None, but a ranker learns from features. Give one row per item.")
         require_groups(queries)
         train, measured_on = self._split(queries)
         require_preferences(train)
         constraint.check(train)
-        with Progress(self.max_rounds, "Reweighting", self.progress) as progress:
+        if measured_on is not None:
+            with _about("the validation queries"):
+                require_preferences(measured_on)
+                constraint.check(measured_on)
+        with progress:
             solution = reweight(
                 train,
                 LinearRanker() if self.ranker is None else self.ranker,
                 constraint,
-                as_solver(self.solver),
+                solver,
                 max_rounds=int(self.max_rounds),
-                tolerance=self.tolerance,
+                tolerance=float(self.tolerance),
                 measured_on=measured_on,
                 pairs=self.pairs,
                 weighting=self.weighting,
-                on_round=lambda ended: progress.advance(ended.number, _note(ended)),
+                on_round=lambda ended: progress.advance(ended.number + 1, _note(ended)),
             )
-        remember_features(self, X)
         self.ranker_ = solution.model
         self.outcome_ = solution.outcome
         self.pair_weights_ = PairWeights(solution.table, queries.groups)
@@ -176,41 +188,54 @@ class FairRanker(BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_items,), in the order of the rows; no group is needed."""
         check_is_fitted(self, "ranker_")
-        return np.asarray(self.ranker_.predict(read_features(self, X)))
+        return np.asarray(self.ranker_.predict(read_features(self, X)), dtype=np.float64)
 
-    def score(self, X: Any, y: Any, *, qid: Any) -> float:
-        """The AUC per query, averaged over queries."""
-        return mean_auc(self.predict(X), Queries.from_arrays(X, y, qid=qid))
+    def score(
+        self, X: Any, y: Any, *, qid: Any, sample_weight: Any = None, query_weight: Any = None
+    ) -> float:
+        """The AUC per query, averaged over queries; weights as in `fit`."""
+        scores = self.predict(X)
+        queries = Queries.from_arrays(
+            X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight
+        )
+        require_preferences(queries)
+        return mean_auc(scores, queries)
 
     def _check_parameters(self) -> None:
         tolerance: Any = self.tolerance
         if not _is_number(tolerance) or not 0.0 <= tolerance < np.inf:
             raise InputError(f"tolerance is {tolerance!r}; give a number from 0 up, such as 0.01.")
         max_rounds: Any = self.max_rounds
-        if not _is_number(max_rounds) or max_rounds < 0 or max_rounds != int(max_rounds):
+        if not _is_number(max_rounds) or not isinstance(max_rounds, Integral) or max_rounds < 0:
             raise InputError(f"max_rounds is {max_rounds!r}; give a whole number, 0 or more.")
+        try:
+            check_random_state(self.random_state)
+        except ValueError as error:
+            raise InputError(
+                f"random_state is {self.random_state!r}; give a whole number, a NumPy RandomState "
+                "or None."
+            ) from error
         ranker = self.ranker
+        if isinstance(ranker, type):
+            raise InputError(
+                f"ranker is the class {ranker.__name__}. Pass an instance: {ranker.__name__}()."
+            )
         if ranker is not None and not (hasattr(ranker, "fit_pairs") and hasattr(ranker, "predict")):
             raise InputError(
-                f"{type(ranker).__name__} is not a ranker that pairity can train: it has no "
-                "fit_pairs(queries, table). Use LinearRanker(), or see pairity.rankers.base.Ranker."
+                f"{type(ranker).__name__} is not a ranker that pairity can train: it needs "
+                "fit_pairs(queries, table, previous=None) and predict(X). Use LinearRanker(), or "
+                "see pairity.rankers.base.Ranker."
             )
 
     def _split(self, queries: Queries) -> tuple[Queries, Queries | None]:
+        """The queries to train on, and those to measure on where they are others."""
         given = self.validation
         if given is None:
             return queries, None
         if _is_number(given):
             return queries.split(float(given), self.random_state)
-        if not isinstance(given, Mapping):
-            raise InputError(
-                f"validation is {type(given).__name__}; give a share of the queries such as 0.2, "
-                "Queries, or a mapping with X, y, qid and sensitive_features."
-            )
-        held = given if isinstance(given, Queries) else Queries.from_arrays(**given)
-        if held.X is None or held.X.shape[1] != queries.X.shape[1]:  # type: ignore[union-attr]
-            raise InputError("The validation data has other features than the training data.")
-        return queries, held.with_groups_of(queries)
+        with _about("validation"):
+            return queries, _read_validation(given, queries)
 
     def _warn(self, solution: Solution, constraint: Constraint, measured: Queries) -> None:
         if solution.outcome in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
@@ -229,6 +254,55 @@ class FairRanker(BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         tags.target_tags.required = True
         return tags
+
+
+def _read_validation(given: Any, queries: Queries) -> Queries:
+    """Validation data that was handed in, with the training queries' numbering of groups."""
+    if not isinstance(given, Mapping):
+        raise InputError(
+            f"{given!r} is no validation data. Give a share of the queries such as 0.2, Queries, "
+            "or a mapping with X, y, qid and sensitive_features."
+        )
+    held = given
+    if not isinstance(held, Queries):
+        absent = [key for key in _NEEDED if key not in held]
+        unknown = [key for key in held if key not in (*_NEEDED, "sample_weight", "query_weight")]
+        if absent or unknown:
+            wrong = f"{absent[0]!r} is missing" if absent else f"{unknown[0]!r} is not known"
+            raise InputError(
+                f"{wrong}. Give X, y, qid and sensitive_features, and sample_weight or "
+                "query_weight where there are weights."
+            )
+        held = Queries.from_arrays(**held)
+    if held.X is None:
+        raise InputError("the queries have no features. Build them with X.")
+    n_features = 0 if queries.X is None else queries.X.shape[1]
+    if held.X.shape[1] != n_features:
+        raise InputError(
+            f"X has {held.X.shape[1]} features, but the training data has {n_features}. Give the "
+            "same columns in both."
+        )
+    if None not in (held.feature_names, queries.feature_names):
+        _require_same_names(held.feature_names or (), queries.feature_names or ())
+    return held.with_groups_of(queries)
+
+
+def _require_same_names(here: tuple[str, ...], training: tuple[str, ...]) -> None:
+    for at, (name, wanted) in enumerate(zip(here, training, strict=True)):
+        if name != wanted:
+            raise InputError(
+                f"column {at} of X is {name!r}, but {wanted!r} in the training data. Give the "
+                "same columns in the same order."
+            )
+
+
+@contextmanager
+def _about(where: str) -> Iterator[None]:
+    """Say of which data an error speaks."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"In {where}: {error}") from error
 
 
 def _is_number(value: Any) -> bool:

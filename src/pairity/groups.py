@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.columns import Column, as_column, as_columns, missing, require_length
+from pairity.columns import (
+    Column,
+    as_column,
+    as_columns,
+    is_number,
+    missing,
+    require_length,
+    show,
+    to_floats,
+)
 from pairity.exceptions import InputError
 
 MOST_NUMERIC_GROUPS = 20
 MOST_GROUPS = 100
 JOIN = " × "
+
+_REMEMBERED = "pairity.groups"
 
 
 def encode_groups(
@@ -28,17 +40,18 @@ def encode_groups(
     Returns
     -------
     codes : int32 array of shape (n_rows,)
-    names : tuple of str, of length K, sorted (categories keep their own order)
+    names : tuple of str, of length K, sorted (pandas categories and polars enumerations keep
+        their own order)
     """
     columns = as_columns(sensitive_features, "sensitive_features")
     if not columns:
         raise InputError("sensitive_features has no column. Give at least one.")
     encoded = []
-    for name, column in columns:
+    for name, column, categories in columns:
         label = f"sensitive_features column {name!r}" if name else "sensitive_features"
         require_length(column, n_rows, label)
-        order = _category_order(sensitive_features, name)
-        encoded.append(_encode_column(column, label, order))
+        known = _known_codes(column)
+        encoded.append(_encode_column(column, label, categories) if known is None else known)
     codes, names = encoded[0]
     for other_codes, other_names in encoded[1:]:
         codes, names = _intersect(codes, names, other_codes, other_names)
@@ -48,6 +61,16 @@ def encode_groups(
             "small ones, or use fewer columns."
         )
     return codes, names
+
+
+def name_groups(codes: NDArray[np.int32], names: tuple[str, ...]) -> NDArray[np.object_]:
+    """Each item's group name, or None: the way back from `encode_groups`.
+
+    The array's dtype remembers all names in their order, so that encoding it again gives the
+    same codes, also where a group has no item or the names are not sorted.
+    """
+    dtype = np.dtype(object, metadata={_REMEMBERED: names})
+    return np.array([*names, None], dtype=dtype)[codes]
 
 
 def quantile_groups(
@@ -76,106 +99,176 @@ def quantile_groups(
     >>> quantile_groups([18, 25, 31, 47, 52, 70], 2).tolist()
     ['≤ 31', '≤ 31', '≤ 31', '> 31', '> 31', '> 31']
     """
-    column = as_column(values, "values")
-    if n_groups < 2:
-        raise InputError(f"n_groups is {n_groups}, but a comparison needs at least 2 groups.")
-    absent = missing(column)
-    try:
-        numbers = column[~absent].astype(np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError("values must be numbers to be cut into quantiles.") from error
-    if not np.isfinite(numbers).all():
-        raise InputError("values has infinite entries. Remove them or mark them as missing.")
-    if len(numbers) == 0:
-        raise InputError("values has no entry that is not missing.")
-    levels = np.arange(1, n_groups) / n_groups
-    cuts = np.unique(np.quantile(numbers, levels, method="inverted_cdf"))
-    cuts = cuts[cuts < numbers.max()]
-    names = _range_names(cuts) if labels is None else [str(label) for label in labels]
-    if len(names) != len(cuts) + 1:
+    if not _is_whole(n_groups) or not 2 <= n_groups <= MOST_GROUPS:
         raise InputError(
-            f"labels has {len(names)} names, but the values fall into {len(cuts) + 1} groups "
-            f"(cut at {', '.join(f'{cut:g}' for cut in cuts) or 'nothing: all are tied'}). "
-            "Give one name per group, or fewer n_groups."
+            f"n_groups is {show(n_groups)}, but a comparison needs at least 2 groups. Give a "
+            f"whole number from 2 to {MOST_GROUPS}."
         )
-    result = np.full(len(column), None, dtype=object)
-    result[~absent] = np.array(names, dtype=object)[np.searchsorted(cuts, numbers, side="left")]
+    numbers = to_floats(as_column(values, "values"), "values")
+    absent = np.isnan(numbers)
+    if absent.all():
+        raise InputError(
+            f"values has {len(numbers)} entries, none of which is a number. Give some numbers."
+        )
+    if np.isinf(numbers).any():
+        raise InputError(
+            f"values has {int(np.isinf(numbers).sum())} infinite entries, the first in row "
+            f"{int(np.argmax(np.isinf(numbers)))}. Remove them or mark them as missing."
+        )
+    ordered = np.sort(numbers[~absent])
+    last = [-(-k * len(ordered) // int(n_groups)) - 1 for k in range(1, int(n_groups))]
+    cuts = np.unique(ordered[last])
+    cuts = cuts[cuts < ordered[-1]]
+    names = _range_names(cuts) if labels is None else _label_names(labels, cuts)
+    result = np.full(len(numbers), None, dtype=object)
+    at = np.searchsorted(cuts, numbers[~absent], side="left")
+    result[~absent] = np.array(names, dtype=object)[at]
     return result
 
 
 def _range_names(cuts: NDArray[np.float64]) -> list[str]:
     if len(cuts) == 0:
         return ["all"]
-    shown = [f"{cut:g}" for cut in cuts]
-    between = [f"{low} to {high}" for low, high in zip(shown, shown[1:], strict=False)]
+    shown = _numerals(cuts)
+    between = [f"{low} to {high}" for low, high in pairwise(shown)]
     return [f"≤ {shown[0]}", *between, f"> {shown[-1]}"]
 
 
-def _category_order(table: Any, name: str) -> list[Any] | None:
-    """The categories of an ordered or plain categorical column, in their own order."""
-    native = nw.from_native(table, pass_through=True, eager_only=True, allow_series=True)
-    if isinstance(native, nw.DataFrame):
-        native = native[name]
-    if isinstance(native, nw.Series) and native.dtype in (nw.Categorical, nw.Enum):
-        return list(native.cat.get_categories().to_list())
-    return None
+def _numerals(cuts: NDArray[np.float64]) -> list[str]:
+    """Different numbers, written differently, with no more digits than that needs."""
+    if all(cut.is_integer() and abs(cut) < 1e15 for cut in cuts.tolist()):
+        return [str(int(cut)) for cut in cuts]
+    for digits in range(6, 17):
+        shown = [f"{cut:.{digits}g}" for cut in cuts]
+        if len(set(shown)) == len(shown):
+            return shown
+    return [repr(cut) for cut in cuts.tolist()]
+
+
+def _label_names(labels: Any, cuts: NDArray[np.float64]) -> list[str]:
+    names = [str(label) for label in as_column(labels, "labels")]
+    if len(names) != len(cuts) + 1:
+        raise InputError(
+            f"labels has {len(names)} names, but the values fall into {len(cuts) + 1} groups "
+            f"(cut at {', '.join(_numerals(cuts)) or 'nothing: all are tied'}). "
+            "Give one name per group, or fewer n_groups."
+        )
+    if len(set(names)) < len(names):
+        raise InputError(f"labels has {_twice(names)!r} twice. Give every group its own name.")
+    return names
+
+
+def _known_codes(column: Column) -> tuple[NDArray[np.int32], tuple[str, ...]] | None:
+    """Codes and names of a column that `name_groups` made, unless it was changed since."""
+    metadata: Mapping[Any, Any] = column.dtype.metadata or {}
+    names = metadata.get(_REMEMBERED)
+    if names is None:
+        return None
+    code = {name: at for at, name in enumerate((*names, None))}
+    try:
+        return np.fromiter((code[v] for v in column.tolist()), np.int32, len(column)), names
+    except (KeyError, TypeError):
+        return None
 
 
 def _encode_column(
-    column: Column, label: str, order: list[Any] | None
+    column: Column, label: str, categories: list[Any] | None
 ) -> tuple[NDArray[np.int32], tuple[str, ...]]:
     absent = missing(column)
     present = column[~absent]
     if present.dtype.kind in "fiu":
         distinct, inverse = np.unique(present, return_inverse=True)
-        _refuse_continuous(distinct, label)
         values = list(distinct)
     else:
-        values, inverse = _factorize(present, label, order)
-    names = tuple(_group_name(value) for value in values)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{label} has different values that are both written {twice!r}.")
+        values, inverse = _factorize(present, label, categories)
+    if categories is None:
+        _refuse_continuous(values, label)
+    names = tuple(_group_name(value, label) for value in values)
+    _require_different(names, label)
     codes = np.full(len(column), len(names), dtype=np.int32)
     codes[~absent] = inverse
     return codes, names
 
 
 def _factorize(
-    present: Column, label: str, order: list[Any] | None
+    present: Column, label: str, categories: list[Any] | None
 ) -> tuple[list[Any], NDArray[np.intp]]:
+    entries = list(present) if present.dtype.kind in "mM" else present.tolist()
+    kinds = set(map(type, entries))
+    if bool in kinds and any(map(is_number, kinds - {bool})):  # True is 1, whichever comes first
+        entries = [int(entry) if entry is True or entry is False else entry for entry in entries]
     try:
-        found = set(present.tolist())
-    except TypeError as error:
-        raise InputError(f"{label} holds values that cannot be hashed, such as lists.") from error
-    if found and all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in found):
-        _refuse_continuous(np.array(sorted(found), dtype=float), label)
-    if order is not None:
-        values = [value for value in order if value in found]
-    else:
-        try:
-            values = sorted(found)
-        except TypeError:
-            values = sorted(found, key=str)
-    position = {value: at for at, value in enumerate(values)}
-    return values, np.fromiter((position[v] for v in present.tolist()), np.intp, len(present))
-
-
-def _refuse_continuous(distinct: NDArray[Any], label: str) -> None:
-    if len(distinct) > MOST_NUMERIC_GROUPS:
+        found = set(entries)
+        if categories is not None:
+            values = [value for value in categories if value in found]
+        else:
+            values = _sorted(found)
+        position = {value: at for at, value in enumerate(values)}
+        return values, np.fromiter((position[v] for v in entries), np.intp, len(entries))
+    except Exception as error:
         raise InputError(
-            f"{label} has {len(distinct)} different numbers (from {distinct[0]:g} to "
-            f"{distinct[-1]:g}): a continuous attribute, not groups. Cut it into groups first, "
+            f"{label} holds values that cannot be hashed and compared, such as lists ({error}). "
+            "Give strings, whole numbers, booleans or categories."
+        ) from error
+
+
+def _sorted(found: set[Any]) -> list[Any]:
+    try:
+        return sorted(found)
+    except TypeError:  # of several kinds
+        return sorted(found, key=lambda value: (str(value), type(value).__name__))
+
+
+def _refuse_continuous(values: list[Any], label: str) -> None:
+    """Refuse numbers, sorted, that are too many or too fine to be the names of groups."""
+    if not all(is_number(type(v)) and not isinstance(v, bool) for v in values):
+        return
+    fine = sum(not _is_whole(v) for v in values)
+    if fine or len(values) > MOST_NUMERIC_GROUPS:
+        detail = f", {fine} of them not whole" if fine else ""
+        raise InputError(
+            f"{label} has {len(values)} different numbers{detail} (from {show(values[0])} to "
+            f"{show(values[-1])}): a continuous attribute, not groups. Cut it into groups first, "
             "for example with pairity.quantile_groups(values, 4), or pass names as strings."
         )
 
 
-def _group_name(value: Any) -> str:
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return str(int(value))
-    if isinstance(value, np.generic):
-        return str(value.item())
-    return str(value)
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, Integral):
+        return not isinstance(value, bool)
+    try:
+        return is_number(type(value)) and bool(value == int(value))
+    except OverflowError:  # infinity
+        return False
+
+
+def _group_name(value: Any, label: str) -> str:
+    written = any({"__str__", "__repr__"} & vars(kind).keys() for kind in type(value).__mro__[:-1])
+    if not written or isinstance(value, (complex, np.complexfloating)):
+        raise InputError(
+            f"{label} holds {show(value)}, which is no name for a group. Give strings, whole "
+            "numbers, booleans or categories."
+        )
+    try:
+        short = isinstance(value, (float, np.floating)) and abs(float(value)) < 1e15
+        return str(int(value)) if short and _is_whole(value) else str(value)
+    except Exception as error:
+        raise InputError(
+            f"{label} holds {show(value)}, which cannot be written as a name ({error}). Give "
+            "the groups as strings."
+        ) from error
+
+
+def _require_different(names: tuple[str, ...], label: str) -> None:
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"{label} has different values that are both written {_twice(names)!r}. Give each "
+            "group a name of its own, as a string."
+        )
+
+
+def _twice(names: Sequence[str]) -> str:
+    return next(name for name in names if names.count(name) > 1)
 
 
 def _intersect(
@@ -190,6 +283,7 @@ def _intersect(
     joined = tuple(
         f"{names[at // len(other_names)]}{JOIN}{other_names[at % len(other_names)]}" for at in used
     )
+    _require_different(joined, "sensitive_features")
     result = np.full(len(codes), len(joined), dtype=np.int32)
     result[~absent] = inverse
     return result, joined

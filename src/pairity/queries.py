@@ -7,11 +7,14 @@ labels falling) is a `Layout`, computed once from the labels, the query ids and 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from pairity.columns import (
@@ -21,12 +24,15 @@ from pairity.columns import (
     as_features,
     as_numbers,
     missing,
+    object_array,
     require_length,
+    show,
 )
 from pairity.exceptions import InputError
-from pairity.groups import encode_groups
+from pairity.groups import encode_groups, name_groups
 
 _KEYS = ("X", "y", "qid", "sensitive_features", "sample_weight", "query_weight")
+_LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +58,10 @@ class Layout:
         Within its query, the sorted positions listed by group and then by falling label.
     weight : float64 array of shape (n_items,)
         Item weights.
+    uniform : bool
+        Whether no item weights were given, so that all are 1.
+    longest : int
+        The number of items in the longest query.
     """
 
     order: NDArray[np.int64]
@@ -70,14 +80,14 @@ class Queries(Mapping[str, Any]):
     """All queries of a data set: features, labels, query ids and protected groups.
 
     Make one with `Queries.from_arrays`. It is a mapping of the arrays that `fit` takes, so that
-    ``model.fit(**queries)`` works.
+    ``model.fit(**queries)`` works, and ``Queries.from_arrays(**queries)`` equals it.
 
     Attributes
     ----------
     X : float64 array or CSR array of shape (n_items, n_features), or None
     y : float64 array of shape (n_items,)
     query : int64 array of shape (n_items,), the query each row belongs to, 0..n_queries-1
-    query_ids : array of shape (n_queries,), the caller's ids
+    query_ids : array of shape (n_queries,), the caller's ids, sorted
     group : int32 array of shape (n_items,), 0..n_groups-1, or n_groups where it is missing
     groups : tuple of str, the names of the groups
     item_weight : float64 array of shape (n_items,), or None
@@ -85,6 +95,12 @@ class Queries(Mapping[str, Any]):
     query_weight : float64 array of shape (n_queries,), or None
         Multiplies every pair of the query, as if the query were repeated.
     feature_names : tuple of str, or None
+
+    Notes
+    -----
+    The arrays cannot be written to, except X, which is the caller's own where it was float64
+    already. Two objects are equal when they hold the same items, labels, queries, groups and
+    weights; the names of the features are a caption and are not compared.
 
     Examples
     --------
@@ -107,6 +123,13 @@ class Queries(Mapping[str, Any]):
     query_weight: NDArray[np.float64] | None = None
     feature_names: tuple[str, ...] | None = None
 
+    def __post_init__(self) -> None:
+        for array in (self.y, self.query, self.query_ids, self.group):
+            array.flags.writeable = False
+        for weight in (self.item_weight, self.query_weight):
+            if weight is not None:
+                weight.flags.writeable = False
+
     @classmethod
     def from_arrays(
         cls,
@@ -127,7 +150,7 @@ class Queries(Mapping[str, Any]):
         y : column of shape (n_items,)
             Labels, binary, graded or real; a higher one is preferred.
         qid : column of shape (n_items,)
-            Query ids: numbers, strings, or anything hashable.
+            Query ids: numbers, strings, or anything hashable; equal ids are one query.
         sensitive_features : column or table of shape (n_items,) or (n_items, n_attributes)
             Groups, as strings, whole numbers, booleans or categories; several columns stand for
             their intersection; None, NaN and null mark an item whose group is not known. Left
@@ -142,7 +165,8 @@ class Queries(Mapping[str, Any]):
         n_items = len(labels)
         query, query_ids = _encode_queries(qid, n_items)
         if sensitive_features is None:
-            group, groups = np.zeros(n_items, dtype=np.int32), ()
+            group = np.zeros(n_items, dtype=np.int32)
+            groups: tuple[str, ...] = ()
         else:
             group, groups = encode_groups(sensitive_features, n_items)
         item_weight = None
@@ -193,7 +217,7 @@ class Queries(Mapping[str, Any]):
         ends = np.r_[np.flatnonzero(begins)[1:], len(order)]
         first = bounds[query]
         level = run[bounds[query + 1] - 1] - run
-        by_group = np.lexsort((np.arange(len(order)), code, query)) - first
+        by_group = np.lexsort((code, query)) - first
         weight = np.ones(len(order)) if self.item_weight is None else self.item_weight[order]
         return Layout(
             order=order,
@@ -204,13 +228,13 @@ class Queries(Mapping[str, Any]):
             by_group=by_group.astype(np.int32),
             weight=np.ascontiguousarray(weight, dtype=np.float64),
             uniform=self.item_weight is None,
-            longest=int(np.diff(bounds).max()),
+            longest=int(np.diff(bounds).max(initial=0)),
         )
 
     @cached_property
     def weight_of_query(self) -> NDArray[np.float64]:
         """Query weights, 1 where none were given."""
-        return np.ones(self.n_queries) if self.query_weight is None else self.query_weight
+        return np.ones(self.n_queries) if self.query_weight is None else self.query_weight.copy()
 
     def pad(self, table: ArrayLike, *, fill: float = 1.0) -> NDArray[np.float64]:
         """A K × K table with a further row and column where some group is missing.
@@ -227,9 +251,13 @@ class Queries(Mapping[str, Any]):
     # --- subsets ---------------------------------------------------------------------------
 
     def take(self, queries: ArrayLike) -> Queries:
-        """The chosen queries, whole, with the same groups; rows keep their order."""
-        chosen = np.zeros(self.n_queries, dtype=bool)
-        chosen[np.asarray(queries)] = True
+        """The chosen queries, whole, with the same groups; rows keep their order.
+
+        Parameters
+        ----------
+        queries : whole numbers from 0 to n_queries - 1, each once, or a mask of n_queries booleans
+        """
+        chosen = self._chosen(queries)
         rows = np.flatnonzero(chosen[self.query])
         renumber = np.cumsum(chosen) - 1
         return Queries(
@@ -244,31 +272,60 @@ class Queries(Mapping[str, Any]):
             feature_names=self.feature_names,
         )
 
+    def _chosen(self, queries: ArrayLike) -> NDArray[np.bool_]:
+        try:
+            at = np.asarray(queries)
+            chosen = np.zeros(self.n_queries, dtype=bool)
+            if at.size:
+                chosen[at] = True
+        except (IndexError, TypeError, ValueError) as error:
+            raise InputError(
+                f"The choice {show(queries)} is not among the {self.n_queries} queries. Give whole "
+                f"numbers from 0 to {self.n_queries - 1}, or a mask of {self.n_queries} booleans."
+            ) from error
+        if not chosen.any():
+            raise InputError(
+                f"None of the {self.n_queries} queries is chosen. Choose at least one."
+            )
+        if at.dtype.kind != "b" and at.size != np.count_nonzero(chosen):
+            raise InputError(
+                f"The choice has {at.size} entries but only {np.count_nonzero(chosen)} different "
+                "queries. Choose each once; to repeat a query, give it a query_weight."
+            )
+        return chosen
+
     def split(self, fraction: float, random_state: Any = None) -> tuple[Queries, Queries]:
         """Cut at random, by query, into a larger part and a share of about `fraction`."""
         from sklearn.utils import check_random_state
 
-        if not 0.0 < fraction < 1.0:
-            raise InputError(f"The share to hold out is {fraction}; it must lie between 0 and 1.")
+        _require_share(fraction)
         held = round(self.n_queries * fraction)
         if held == 0 or held == self.n_queries:
             raise InputError(
                 f"Holding out {fraction:g} of {self.n_queries} queries leaves {held} and "
                 f"{self.n_queries - held}. Give more queries, or another share."
             )
-        shuffled = check_random_state(random_state).permutation(self.n_queries)
+        try:
+            shuffled = check_random_state(random_state).permutation(self.n_queries)
+        except ValueError as error:
+            raise InputError(
+                f"random_state is {show(random_state)}. Give a whole number from 0 up, a "
+                "numpy.random.RandomState, or None."
+            ) from error
         return self.take(shuffled[held:]), self.take(shuffled[:held])
 
     def with_groups_of(self, other: Queries) -> Queries:
         """The same queries with group codes as `other` numbers them, matched by name."""
-        unknown = [name for name in self.groups if name not in other.groups]
-        if unknown:
-            raise InputError(
-                f"The group {unknown[0]!r} was not among the training groups "
-                f"({', '.join(map(repr, other.groups))}). Use the same groups in both."
-            )
+        code = {name: at for at, name in enumerate(other.groups)}
+        held = set(self.group.tolist())
+        for at, name in enumerate(self.groups):
+            if at in held and name not in code:
+                raise InputError(
+                    f"The group {name!r} was not among the training groups "
+                    f"({', '.join(map(repr, other.groups))}). Use the same groups in both."
+                )
         recode = np.array(
-            [*(other.groups.index(name) for name in self.groups), other.n_groups], dtype=np.int32
+            [*(code.get(name, -1) for name in self.groups), other.n_groups], dtype=np.int32
         )
         return Queries(
             self.X, self.y, self.query, self.query_ids, recode[self.group], other.groups,
@@ -283,11 +340,11 @@ class Queries(Mapping[str, Any]):
         if key == "qid":
             return self.query_ids[self.query]
         if key == "sensitive_features":
-            return np.array([*self.groups, None], dtype=object)[self.group]
-        if key == "sample_weight":
+            return name_groups(self.group, self.groups)
+        if key == "sample_weight" and self.item_weight is not None:
             return self.item_weight
-        if key == "query_weight":
-            return None if self.query_weight is None else self.query_weight[self.query]
+        if key == "query_weight" and self.query_weight is not None:
+            return self.query_weight[self.query]
         raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:
@@ -296,6 +353,27 @@ class Queries(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Queries):
+            return NotImplemented
+        return (
+            self.groups == other.groups
+            and all(
+                _same(mine, theirs)
+                for mine, theirs in (
+                    (self.y, other.y),
+                    (self.query, other.query),
+                    (self.group, other.group),
+                    (self.item_weight, other.item_weight),
+                    (self.query_weight, other.query_weight),
+                    (self.X, other.X),
+                )
+            )
+            and self.query_ids.tolist() == other.query_ids.tolist()
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         n_features = 0 if self.X is None else self.X.shape[1]
@@ -324,16 +402,41 @@ def require_groups(queries: Queries) -> None:
         )
 
 
+def _same(mine: Any, theirs: Any) -> bool:
+    if isinstance(mine, sp.csr_array) and isinstance(theirs, sp.csr_array):
+        return mine.shape == theirs.shape and not (mine - theirs).count_nonzero()
+    if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
+        return np.array_equal(mine, theirs)
+    return mine is theirs  # None and None
+
+
+def _require_share(fraction: Any) -> None:
+    if not isinstance(fraction, Real) or not 0.0 < float(fraction) < 1.0:
+        raise InputError(f"The share to hold out is {show(fraction)}; it must lie between 0 and 1.")
+
+
 def _labels(y: Any, n_rows: int | None) -> NDArray[np.float64]:
     if y is None:
-        raise InputError("y is None, but labels are needed (requires y to be passed).")
-    column = np.asarray(y) if isinstance(y, (list, np.ndarray)) else None
-    if column is not None and column.ndim == 2 and column.shape[1] == 1:
+        raise InputError(
+            "A ranking requires y to be passed, but the target y is None. Give one label per row."
+        )
+    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
         _warn_column_vector()
     labels = as_numbers(y, "y", n_rows)
     if len(labels) == 0:
         raise InputError("y has 0 entries: the table is empty. Give at least one query.")
+    if np.abs(labels).max() >= 2**53:
+        _require_told_apart(as_column(y, "y"), labels)
     return labels
+
+
+def _require_told_apart(column: Column, labels: NDArray[np.float64]) -> None:
+    given, kept = len(set(column.tolist())), len(np.unique(labels))
+    if kept < given:
+        raise InputError(
+            f"y has {given} different labels, up to {show(column[int(labels.argmax())])}, of which "
+            f"float64 keeps only {kept} apart. Subtract a common value, or give ranks."
+        )
 
 
 def _warn_column_vector() -> None:
@@ -353,26 +456,39 @@ def _encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
     require_length(column, n_rows, "qid")
     absent = missing(column)
     if absent.any():
+        row = int(np.argmax(absent))
         raise InputError(
-            f"qid is missing in {int(absent.sum())} rows, the first is row "
-            f"{int(np.argmax(absent))}. Give every row its query."
+            f"qid is missing in {int(absent.sum())} rows, the first is row {row} "
+            f"({show(column[row])}). Give every row its query."
         )
     if column.dtype.kind != "O":
         ids, codes = np.unique(column, return_inverse=True)
         return codes.astype(np.int64), ids
-    position: dict[Any, int] = {}
-    codes = np.empty(n_rows, dtype=np.int64)
+    values = column.tolist()
     try:
-        for row, value in enumerate(column):
-            codes[row] = position.setdefault(value, len(position))
-    except TypeError as error:
+        ordered = _in_order(list(dict.fromkeys(values)))
+        position = {value: at for at, value in enumerate(ordered)}
+        codes = np.fromiter(map(position.__getitem__, values), np.int64, n_rows)
+    except Exception as error:
         raise InputError(
-            "qid holds values that cannot be hashed, such as lists. Use numbers, strings or tuples."
+            f"qid holds values that cannot be hashed and compared, such as lists ({error}). Use "
+            "numbers, strings or tuples."
         ) from error
-    ids = np.empty(len(position), dtype=object)
-    for value, at in position.items():
-        ids[at] = value
-    return codes, ids
+    return codes, object_array(ordered)
+
+
+def _in_order(ids: list[Any]) -> list[Any]:
+    """Sorted, so that the order of the rows does not matter; kind by kind if they are mixed."""
+    try:
+        return sorted(ids)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in ids})
+    if len(kinds) == 1:  # such as tuples of numbers and text
+        with suppress(Exception):
+            return sorted(ids, key=str)
+        return ids
+    parts = [[value for value in ids if type(value).__name__ == kind] for kind in kinds]
+    return [value for part in parts for value in _in_order(part)]
 
 
 def _weights(values: Any, name: str, n_rows: int) -> NDArray[np.float64]:
@@ -385,26 +501,38 @@ def _weights(values: Any, name: str, n_rows: int) -> NDArray[np.float64]:
         )
     if not weights.any():
         raise InputError(f"{name} is 0 in all {n_rows} rows. Give some rows a positive weight.")
+    positive = weights[weights > 0]
+    if positive.min() < _LEAST_WEIGHT or positive.max() > _LARGEST_WEIGHT:
+        raise InputError(
+            f"{name} goes from {positive.min():g} to {positive.max():g}; weights are multiplied, "
+            f"which needs them between {_LEAST_WEIGHT:g} and {_LARGEST_WEIGHT:g}. Divide all by "
+            "a common number."
+        )
     return weights
 
 
 def _query_weights(values: Any, query: NDArray[np.int64], query_ids: Column) -> NDArray[np.float64]:
     if isinstance(values, Mapping):
-        unknown = [value for value in query_ids.tolist() if value not in values]
-        if unknown:
-            raise InputError(
-                f"query_weight has no weight for {len(unknown)} queries, the first is "
-                f"{unknown[0]!r}. Give a weight for every query id."
-            )
-        values = [values[value] for value in query_ids.tolist()]
-        return _weights(values, "query_weight", len(query_ids))
+        values = _look_up(values, query_ids)[query]
     rows = _weights(values, "query_weight", len(query))
     by_query = np.empty(len(query_ids))
     by_query[query] = rows
     if (by_query[query] != rows).any():
         row = int(np.argmax(by_query[query] != rows))
         raise InputError(
-            f"query_weight differs within the query {query_ids[query[row]]!r} (row {row}). Give "
-            "all rows of a query the same weight, or use sample_weight for item weights."
+            f"query_weight differs within the query {show(query_ids[query[row]])} (row {row}). "
+            "Give all rows of a query the same weight, or use sample_weight for item weights."
         )
     return by_query
+
+
+def _look_up(weights: Mapping[Any, Any], query_ids: Column) -> Column:
+    ids = list(zip(query_ids, query_ids.tolist(), strict=True))  # NumPy's ids and Python's
+    unknown = [plain for own, plain in ids if own not in weights and plain not in weights]
+    if unknown:
+        raise InputError(
+            f"query_weight has no weight for {len(unknown)} queries, the first is "
+            f"{show(unknown[0])}. Give a weight for every query id."
+        )
+    found = [weights[own] if own in weights else weights[plain] for own, plain in ids]
+    return as_column(found, "query_weight")

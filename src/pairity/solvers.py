@@ -7,8 +7,9 @@ nor ranker: K² numbers in, K² numbers out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,17 +18,13 @@ from pairity.constraints import Contrasts
 from pairity.exceptions import InputError
 
 Array = NDArray[np.float64]
+Jacobian = Callable[[], Array]
 
 FARTHEST = 12.0  # exp(12): a weight ratio of 160,000; farther out nothing changes any more
 
 
 class Solver(Protocol):
-    """Moves λ; `start` begins a run, `step` answers one round.
-
-    `wants_jacobian` says whether `step` can use dΔ/dλ, where the ranker can tell it.
-    """
-
-    wants_jacobian: ClassVar[bool]
+    """Moves λ; `start` begins a run, `step` answers one round."""
 
     def start(self, violation: Array, scale: Array) -> Any:
         """State before the first step.
@@ -38,11 +35,11 @@ class Solver(Protocol):
         ...
 
     def step(
-        self, lambda_: Array, violation: Array, state: Any, jacobian: Array | None = None
+        self, lambda_: Array, violation: Array, state: Any, jacobian: Jacobian | None = None
     ) -> tuple[Array | None, Any]:
         """The next λ, or None to give up.
 
-        `jacobian` is dΔ/dλ at `lambda_`, flat by flat, where the ranker can tell.
+        `jacobian` computes dΔ/dλ at `lambda_`, flat by flat, where the ranker can tell.
         """
         ...
 
@@ -59,8 +56,6 @@ class PlainStep:
 
     eta: float = 1.0
 
-    wants_jacobian: ClassVar[bool] = False
-
     def start(self, violation: Array, scale: Array) -> None:
         """Nothing to remember."""
 
@@ -69,7 +64,7 @@ class PlainStep:
         lambda_: Array,
         violation: Array,
         state: None,
-        jacobian: Array | None = None,  # noqa: ARG002
+        jacobian: Jacobian | None = None,  # noqa: ARG002
     ) -> tuple[Array, None]:
         """One step along the violation; entries that are not compared stay."""
         return lambda_ - self.eta * np.nan_to_num(violation), state
@@ -90,7 +85,9 @@ class DampedStep:
     down rather than crossed for ever. With several gaps, a Levenberg-Marquardt step
     -Jᵀ(JJᵀ + μ)⁻¹ r within a trust radius keeps λ from running away where the model cannot meet
     all constraints at once; large gaps count for more, since the largest is what is reported. A
-    step that does not lower the gaps is taken back and shortened.
+    step that raises the gaps is taken back and shortened. Where the response is too weak to be
+    told from the steps of the hard violation, a few long strides along the paper's path,
+    λ = -c Δ, are tried before giving up.
 
     Parameters
     ----------
@@ -100,31 +97,32 @@ class DampedStep:
         The longest first step, in units of the exponent.
     narrowest : float
         Bracket or radius below which nothing more is to be found.
+    patience : int
+        Rounds in a row without progress (2 % of the gaps) after which to give up.
     """
 
     slope: float = 0.1
     radius: float = 2.0
     narrowest: float = 1e-4
-
-    wants_jacobian: ClassVar[bool] = True
+    patience: int = 8
 
     def start(self, violation: Array, scale: Array) -> _Search:
         """A search that has seen nothing yet."""
         contrasts = Contrasts.of(violation)
         units = np.where(np.ravel(scale) > 0, np.ravel(scale), 1.0)
         radius = self.radius * float(np.sqrt(len(contrasts.first)))
-        return _Search(contrasts, units, self.slope * contrasts.matrix(), radius)
+        prior = self.slope * contrasts.matrix()
+        return _Search(contrasts, units, prior, prior, radius)
 
     def step(
-        self, lambda_: Array, violation: Array, state: _Search, jacobian: Array | None = None
+        self, lambda_: Array, violation: Array, state: _Search, jacobian: Jacobian | None = None
     ) -> tuple[Array | None, _Search]:
         """The next λ, from the best one so far."""
         gaps = state.contrasts.gaps(violation)
-        of_gaps = None
-        if jacobian is not None:
-            of_gaps = state.contrasts.matrix() @ jacobian * state.units
-        state = state.learn(np.ravel(lambda_) / state.units, gaps, of_gaps)
-        following = state.next_point(self.narrowest)
+        if state.best is None:
+            state = replace(state, path=-np.nan_to_num(np.ravel(violation)) / state.units)
+        state = state.learn(np.ravel(lambda_) / state.units, gaps, jacobian)
+        following, state = state.next_point(self.narrowest, self.patience)
         if following is None:
             return None, state
         return (following * state.units).reshape(lambda_.shape), state
@@ -135,53 +133,78 @@ class _Search:
     """A search in the exponents, as it stands after a round.
 
     `best` and `gaps` are the best exponents so far and theirs; `jacobian` is what is known of the
-    response there. With a single gap, `below` and `above` are the ends of a bracket, and `streak`
-    counts how often the same end has moved.
+    response there, `prior` what was supposed before anything was. `path` is the direction of the
+    paper's update, and `strides` how far along it is still to be looked. With a single gap,
+    `below` and `above` are the ends of a bracket, and `streak` counts how often the same end has
+    moved.
     """
 
     contrasts: Contrasts
     units: Array
+    prior: Array
     jacobian: Array
     radius: float
     best: Array | None = None
     gaps: Array = field(default_factory=lambda: np.empty(0))
+    path: Array = field(default_factory=lambda: np.empty(0))
+    strides: tuple[float, ...] = (10.0, 30.0)
+    at_first: float = 0.0
+    stalled: int = 0
     below: tuple[Array, float] | None = None
     above: tuple[Array, float] | None = None
     streak: int = 0
 
-    def learn(self, at: Array, gaps: Array, jacobian: Array | None) -> _Search:
+    def learn(self, at: Array, gaps: Array, jacobian: Jacobian | None) -> _Search:
         """Take in the round that has just ended."""
         new = self._with_end(at, float(gaps[0])) if len(gaps) == 1 else self
+
+        def told(otherwise: Array) -> Array:
+            if jacobian is None or new.bracketed:
+                return otherwise
+            return np.asarray(self.contrasts.matrix() @ jacobian() * self.units)
+
         if self.best is None:
-            given = self.jacobian if jacobian is None else jacobian
-            return replace(new, best=at, gaps=gaps, jacobian=given)
+            given = told(self.jacobian)
+            return replace(new, best=at, gaps=gaps, jacobian=given, at_first=_size(gaps))
         move = at - self.best
         size = float(np.linalg.norm(move))
         learnt = _broyden(self.jacobian, move, gaps - self.gaps)
         before, after = _size(self.gaps), _size(gaps)
-        if after >= before:
-            return replace(new, jacobian=learnt, radius=min(self.radius, size) / 3.0)
+        new = replace(new, stalled=0 if after < 0.98 * before else self.stalled + 1)
+        if after > before:
+            kept = learnt if jacobian is None else self.jacobian  # what was told holds nearby
+            return replace(new, jacobian=kept, radius=min(self.radius, size) / 3.0)
         foreseen = _size(self.gaps + self.jacobian @ move)
-        good = before - after > 0.5 * (before - foreseen)
+        good = before - after > 0.5 * (before - foreseen) or after == before
         return replace(
             new,
             best=at,
             gaps=gaps,
-            jacobian=learnt if jacobian is None else jacobian,
-            radius=max(self.radius, 3.0 * size) if good else max(size, 0.5 * self.radius),
+            jacobian=told(learnt),
+            radius=3.0 * size if good else size,
         )
 
-    def next_point(self, narrowest: float) -> Array | None:
+    @property
+    def bracketed(self) -> bool:
+        """Whether a single gap has been seen on both sides of zero."""
+        return self.below is not None and self.above is not None
+
+    def next_point(self, narrowest: float, patience: int) -> tuple[Array | None, _Search]:
         """Where to look next, or None where nothing better is in sight."""
         if self.below is not None and self.above is not None:
-            return self._between(self.below, self.above, narrowest)
-        return self._trusted(narrowest)
+            return self._between(self.below, self.above, narrowest), self
+        target = None if self.stalled >= patience else self._trusted(narrowest)
+        weak = _size(self.gaps) > 0.8 * self.at_first
+        if weak and self.strides and (target is None or self.stalled >= patience // 2):
+            target = np.clip(self.strides[0] * self.path, -FARTHEST, FARTHEST)
+            # where it pays, the search begins anew from there
+            return target, replace(self, strides=self.strides[1:], radius=1.0)
+        return target, self
 
     def _with_end(self, at: Array, gap: float) -> _Search:
         below, above = self.below, self.above
         end = above if gap > 0 else below
-        bracketed = below is not None and above is not None
-        if end is None or bracketed or abs(gap) < abs(end[1]):
+        if end is None or self.bracketed or abs(gap) < abs(end[1]):
             below, above = (below, (at, gap)) if gap > 0 else ((at, gap), above)
         same = self.streak != 0 and (self.streak > 0) == (gap > 0)
         streak = abs(self.streak) + 1 if same else 1
@@ -209,9 +232,9 @@ class _Search:
             return None
         largest = np.abs(self.gaps).max()
         weight = np.sqrt((np.abs(self.gaps) / largest) ** (_POWER - 2.0) + 0.01)
-        left, sizes, right = np.linalg.svd(weight[:, None] * self.jacobian, full_matrices=False)
-        if sizes[0] <= 0.0:
-            return None
+        flat = np.abs(self.jacobian).max() < 1e-3 * np.abs(self.prior).max()
+        jacobian = self.prior if flat else self.jacobian  # what does not respond may yet, farther
+        left, sizes, right = np.linalg.svd(weight[:, None] * jacobian, full_matrices=False)
         along = left.T @ (weight * self.gaps)
         damping = (1e-2 * sizes[0]) ** 2
         while True:
@@ -219,6 +242,11 @@ class _Search:
             if np.linalg.norm(move) <= self.radius:
                 break
             damping *= 2.0
+        size = np.linalg.norm(move)
+        if flat:
+            move *= self.radius / size
+        elif self.jacobian is self.prior:  # a guess is no reason to creep
+            move *= max(1.0, min(0.5, self.radius) / size)
         target = np.clip(self.best + move, -FARTHEST, FARTHEST)
         return target if np.abs(target - self.best).max() >= narrowest else None
 

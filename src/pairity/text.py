@@ -1,34 +1,59 @@
-"""Tables for people and for programs: plain text through Rich, frames through narwhals."""
+"""Tables for people and for programs: aligned plain text, and frames through narwhals."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from io import StringIO
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pairity.exceptions import InputError, MissingExtraError
 
+NAME_WIDTH = 20
 _BACKENDS = ("pandas", "polars", "pyarrow")
 
 
 def render_table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], *, title: str | None = None
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    left: Collection[int] = (0,),
 ) -> str:
-    """A table as plain text, the first column left-aligned, the others right-aligned."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    """A table as plain text; columns not in `left` are aligned to the right."""
+    from rich.cells import cell_len
 
-    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False)
-    for at, name in enumerate(header):
-        table.add_column(Text(name), justify="left" if at == 0 else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    out = StringIO()
-    Console(file=out, width=10_000, no_color=True, highlight=False).print(table)
-    lines = [line.rstrip() for line in out.getvalue().splitlines()]
-    return "\n".join(line for line in lines if line)
+    def pad(cell: str, at: int) -> str:
+        blank = " " * (widths[at] - cell_len(cell))
+        return cell + blank if at in left else blank + cell
+
+    table = [header, *rows]
+    widths = [max(cell_len(row[at]) for row in table) for at in range(len(header))]
+    lines = ["  ".join(pad(cell, at) for at, cell in enumerate(row)).rstrip() for row in table]
+    lines.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
+    return "\n".join(lines)
+
+
+def shorten(text: str, width: int = NAME_WIDTH) -> str:
+    """Text on one line, at most `width` columns wide; what cannot be printed is escaped."""
+    from rich.cells import cell_len, set_cell_size
+
+    shown = "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text[: width + 1]
+    )
+    if not shown.strip():
+        shown = repr(shown)
+    if len(text) <= width and cell_len(shown) <= width:
+        return shown
+    return set_cell_size(shown, width - 1).rstrip() + "…"
+
+
+def short_names(names: Sequence[str], width: int = NAME_WIDTH) -> list[str]:
+    """Names as `shorten` shows them; those that would look the same are numbered."""
+    shown = [shorten(name, width) for name in names]
+    numbers = [f" ({at + 1})" if shown.count(name) > 1 else "" for at, name in enumerate(shown)]
+    return [
+        shorten(name, width - len(number)) + number
+        for name, number in zip(names, numbers, strict=True)
+    ]
 
 
 def make_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -> Any:

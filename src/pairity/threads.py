@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _BLOCKS_PER_THREAD = 4
-_SMALLEST_WORK = 200_000
+_SMALLEST_WORK = 800_000  # a few milliseconds: less is not worth a thread
 
 
 def n_threads() -> int:

@@ -10,9 +10,12 @@ from pairity.columns import Features, as_features
 from pairity.exceptions import InputError
 
 
-def remember_features(estimator: Any, X: Any) -> None:
-    """Set ``n_features_in_`` and, for named columns, ``feature_names_in_``."""
-    validate_data(estimator, X, reset=True, skip_check_array=True)
+def remember_features(estimator: Any, X: Any, y: Any) -> None:
+    """Set ``n_features_in_`` and, for columns named by strings, ``feature_names_in_``."""
+    try:
+        validate_data(estimator, X, y, reset=True, skip_check_array=True)
+    except (TypeError, ValueError) as error:
+        raise InputError(str(error)) from error
 
 
 def read_features(estimator: Any, X: Any) -> Features:
@@ -20,6 +23,6 @@ def read_features(estimator: Any, X: Any) -> Features:
     features, _ = as_features(X)
     try:
         validate_data(estimator, X, reset=False, skip_check_array=True)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(str(error)) from error
     return features

@@ -21,8 +21,10 @@ from pairity.exceptions import ConvergenceWarning, InputError
 from pairity.pairs import mean_auc, pairwise_hessian_product, pairwise_logistic, total_weight
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._features import read_features, remember_features
+from pairity.rankers._products import one_blas_thread, times, transposed_times
 
 _MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
+_ROUNDING = 1e-7  # below this gradient the loss no longer tells two points apart
 _BLOCK = 65_536  # rows per block where a centred copy is needed
 _WHITENING_ROWS = 40  # rows per feature that the preconditioner is estimated from
 
@@ -83,10 +85,10 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, *, qid: Any, sample_weight: Any = None, query_weight: Any = None
     ) -> Self:
         """Fit with every pair weighing the same; arguments as in `Queries.from_arrays`."""
+        remember_features(self, X, y)
         queries = Queries.from_arrays(
             X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight
         )
-        remember_features(self, X)
         return self.fit_pairs(queries, np.ones((0, 0)))
 
     def fit_pairs(
@@ -104,23 +106,24 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         if whole == 0.0:
             raise InputError("All preference pairs weigh 0: nothing to fit. Check the weights.")
         warm = isinstance(previous, LinearRanker) and hasattr(previous, "_whitening")
-        scale = previous._scale if warm else _standard_deviations(X)
-        start = previous.coef_ * scale if warm else np.zeros(X.shape[1])
+        scale = previous._scale if warm else _standard_deviations(queries)
+        start = previous._beta if warm else np.zeros(X.shape[1])
         seen = 0
 
         def objective(beta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             """Mean loss and gradient in the coefficients of standardised features."""
             nonlocal seen
             seen += 1
-            at = pairwise_logistic(X @ (beta / scale), queries, table)
-            gradient = (X.T @ at.gradient) / scale / whole + self.alpha * beta
+            at = pairwise_logistic(times(X, beta / scale), queries, table)
+            gradient = transposed_times(X, at.gradient) / scale / whole + self.alpha * beta
             return at.loss / whole + 0.5 * self.alpha * float(beta @ beta), gradient
 
-        if warm:
-            whitening = previous._whitening
-        else:
-            whitening = _Whitening.of(queries, table, scale, self.alpha, start)
-        found = _minimise(objective, whitening, start, self.tol, self.max_iter)
+        with one_blas_thread():
+            if warm:
+                whitening = previous._whitening
+            else:
+                whitening = _Whitening.of(queries, table, scale, self.alpha, start)
+            found = _minimise(objective, whitening, start, self.tol, self.max_iter)
         if not found.converged:
             warnings.warn(
                 f"LinearRanker stopped after {found.n_iter} iterations with a largest gradient of "
@@ -130,6 +133,7 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
                 stacklevel=2,
             )
         self.coef_ = found.beta / scale
+        self._beta = found.beta
         self.loss_ = found.loss
         self.n_iter_ = found.n_iter
         self.n_evaluations_ = seen
@@ -138,43 +142,63 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         return self
 
     def response(
-        self, queries: Queries, table: NDArray[np.float64], change: NDArray[np.float64]
+        self, queries: Queries, table: NDArray[np.float64], changes: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        r"""How the scores of `queries` move when the weight table moves along `change`.
+        r"""How the scores of `queries` move when the weight table moves.
 
         At the minimum the gradient is zero; differentiating that in the table gives
         :math:`d\beta = -H^{-1} \, \partial_W \nabla L \cdot dW`, solved by conjugate gradients.
         The ranker must have been fitted with `table`, on these queries or on more of their kind.
+
+        Parameters
+        ----------
+        changes : array of shape (n_changes, n_groups, n_groups)
+            Directions in which the table moves.
+
+        Returns
+        -------
+        array of shape (n_changes, n_items)
         """
         assert queries.X is not None  # noqa: S101 - it was fitted on such queries
-        X, scale = queries.X, self._scale
-        whitening: _Whitening = self._whitening
-        scores = X @ self.coef_
+        X, scale, n = queries.X, self._scale, len(self._scale)
         whole = total_weight(queries, table)
-        moved = queries.pad(change, fill=0.0)  # pairs of unknown group keep their weight
-        pull = pairwise_logistic(scores, queries, moved, with_loss=False).gradient / whole
-        drop = total_weight(queries, moved) / whole
-        right = (X.T @ pull) / scale + drop * self.alpha * self.coef_ * scale
+        moved = np.empty((len(changes), queries.n_items))
+        with one_blas_thread():
+            scores = times(X, self.coef_)
+            whitening = _Whitening.of(queries, table, scale, self.alpha, self._beta)
 
-        def hessian(direction: NDArray[np.float64]) -> NDArray[np.float64]:
-            beta = whitening.to_beta(direction)
-            along = pairwise_hessian_product(scores, queries, table, X @ (beta / scale))
-            of_beta: NDArray[np.float64] = (X.T @ along) / scale / whole + self.alpha * beta
-            return whitening.gradient(of_beta)
+            def hessian(direction: NDArray[np.float64]) -> NDArray[np.float64]:
+                beta = whitening.to_beta(direction)
+                along = pairwise_hessian_product(scores, queries, table, times(X, beta / scale))
+                of_beta = transposed_times(X, along) / scale / whole + self.alpha * beta
+                return whitening.gradient(of_beta)
 
-        n = len(scale)
-        operator = LinearOperator((n, n), matvec=hessian, dtype=np.float64)
-        solved, _ = cg(operator, -whitening.gradient(right), rtol=0.02, maxiter=20)
-        return np.asarray(X @ (whitening.to_beta(solved) / scale))
+            operator = LinearOperator((n, n), matvec=hessian, dtype=np.float64)
+            for at, change in enumerate(changes):
+                padded = queries.pad(change, fill=0.0)  # pairs of unknown group keep their weight
+                pull = pairwise_logistic(scores, queries, padded, with_loss=False).gradient
+                drop = total_weight(queries, padded) / whole
+                right = transposed_times(X, pull) / scale / whole + drop * self.alpha * self._beta
+                solved, _ = cg(operator, -whitening.gradient(right), rtol=0.05, maxiter=10)
+                moved[at] = times(X, whitening.to_beta(solved) / scale)
+        return moved
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_items,), in the order of the rows."""
         check_is_fitted(self, "coef_")
-        return np.asarray(read_features(self, X) @ self.coef_)
+        with one_blas_thread():
+            return times(read_features(self, X), self.coef_)
 
-    def score(self, X: Any, y: Any, *, qid: Any) -> float:
-        """The AUC per query, averaged over queries."""
-        return mean_auc(self.predict(X), Queries.from_arrays(X, y, qid=qid))
+    def score(
+        self, X: Any, y: Any, *, qid: Any, sample_weight: Any = None, query_weight: Any = None
+    ) -> float:
+        """The AUC per query, averaged over queries; weights as in `fit`."""
+        scores = self.predict(X)
+        queries = Queries.from_arrays(
+            X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight
+        )
+        require_preferences(queries)
+        return mean_auc(scores, queries)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -231,10 +255,10 @@ class _Whitening:
             means = _query_sums(part, part.X, h)
             curvature = _column_sums_of_squares(part.X, h)
             curvature -= _column_sums_of_squares(means, inverse)
-            curvature = np.maximum(curvature, 0.0) / scale**2
+            curvature = np.maximum(curvature, 0.0) / scale / scale
             return cls(np.sqrt(curvature + alpha + 1e-8 * (1.0 + curvature.max())))
         dense = part.X.toarray() if sp.issparse(part.X) else part.X
-        standard = dense / scale
+        standard = (dense - dense.mean(axis=0)) / scale
         sums = _query_sums_dense(part, standard * h[:, None])
         hessian = standard.T @ (standard * h[:, None]) - sums.T @ (sums * inverse[:, None])
         ridge = alpha + 1e-8 * (1e-300 + float(np.trace(hessian)) / n_features)
@@ -293,7 +317,7 @@ def _minimise(
         jac=True,
         method="L-BFGS-B",
         options={
-            "gtol": length * tol, "ftol": 0.0, "maxcor": 20, "maxls": 30,
+            "gtol": length * tol, "ftol": 0.0, "maxcor": 20, "maxls": 15,
             "maxiter": max_iter, "maxfun": 3 * max_iter,
         },
     )  # fmt: skip
@@ -303,27 +327,29 @@ def _minimise(
         loss=float(found.fun),
         gradient=gradient,
         n_iter=int(found.nit),
-        converged=gradient <= 10 * tol,  # the line search may run into rounding first
+        converged=gradient <= max(tol, _ROUNDING),
     )
 
 
-def _standard_deviations(X: Features) -> NDArray[np.float64]:
-    """Per feature; 1 where a feature is constant (to rounding)."""
-    n = X.shape[0]
+def _standard_deviations(queries: Queries) -> NDArray[np.float64]:
+    """Per feature, over the weighted rows; 1 where a feature is constant (to rounding)."""
+    assert queries.X is not None  # noqa: S101 - for the type checker; checked by fit_pairs
+    X = queries.X
+    weight = queries.weight_of_query[queries.query]
+    if queries.item_weight is not None:
+        weight = weight * queries.item_weight
+    weight = weight / weight.sum()
+    mean = np.asarray(X.T @ weight)
     if sp.issparse(X):
-        mean = np.asarray(X.sum(axis=0)).ravel() / n
-        square = np.asarray(X.multiply(X).sum(axis=0)).ravel() / n
-        variance = np.maximum(square - mean**2, 0.0)
+        variance = np.maximum(np.asarray(X.multiply(X).T @ weight) - mean**2, 0.0)
     else:
-        mean = X.mean(axis=0)
         variance = np.zeros(X.shape[1])
-        for block in range(0, n, _BLOCK):
-            centred = X[block : block + _BLOCK] - mean
-            variance += np.einsum("ij,ij->j", centred, centred)
-        variance /= n
+        for block in range(0, X.shape[0], _BLOCK):
+            rows = slice(block, block + _BLOCK)
+            variance += weight[rows] @ (X[rows] - mean) ** 2
     deviation = np.sqrt(variance)
     size = np.maximum(np.abs(mean), deviation)
-    return np.where(deviation > 1e-13 * size, deviation, 1.0)
+    return np.where(deviation > 1e-12 * size, deviation, np.inf)
 
 
 def _query_sums_dense(queries: Queries, rows: NDArray[np.float64]) -> NDArray[np.float64]:

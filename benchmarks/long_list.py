@@ -1,0 +1,54 @@
+"""Lists longer than 1,500 items: the O(n p) route, against sorting and against all pairs."""
+
+import numpy as np
+
+from benchmarks.tools import best_seconds, lists, markdown
+from pairity import kernels
+from pairity.pairs import _run_logistic
+
+TITLE = "One long list (gradient, Hessian diagonal, K × K sums; one thread)"
+
+
+def direct(queries, scores, table):
+    """The direct kernel on a list of any length."""
+    layout = queries.layout
+    n, k = queries.n_items, len(table)
+    out = [np.zeros(n), np.zeros(n), np.zeros((1, k, k)), np.zeros(1)]
+    size = n + kernels.LANES
+    a = np.empty(size)
+    a[:n] = np.exp(scores[layout.order] - scores.mean())
+    a[n:] = 1.0
+    work = [np.empty(size) for _ in range(3)]
+    gradient, hessian = np.zeros(size), np.zeros(size)
+    kernels._logistic_direct(
+        n, a, layout.start, layout.code, layout.by_group, layout.weight, table,
+        np.empty(size, dtype=np.int64), *work, gradient, hessian, out[2][0],
+    )  # fmt: skip
+    out[0][layout.order], out[1][layout.order] = gradient[:n], hessian[:n]
+    return out[:3]
+
+
+def run():
+    rows = []
+    for n in (2_000, 10_000, 100_000, 1_000_000):
+        for n_groups, graded in ((2, False), (5, True)):
+            queries, scores, table = lists(n, n, n_groups, graded)
+            ours = best_seconds(lambda: _run_logistic(scores, queries, table, False), 3)  # noqa: B023
+            sort = best_seconds(lambda: np.sort(scores), 5)  # noqa: B023
+            faster, error = "–", "–"
+            if n <= 20_000:
+                slow = best_seconds(lambda: direct(queries, scores, table), 2)  # noqa: B023
+                exact, fast = (
+                    direct(queries, scores, table),
+                    _run_logistic(scores, queries, table, False),
+                )
+                faster = f"{slow / ours:.1f}"
+                error = f"{max(np.abs(f / e - 1)[e != 0].max() for e, f in zip(exact, fast, strict=False)):.0e}"
+            rows.append(
+                [
+                    f"{n:,}", n_groups, "5 grades" if graded else "binary", f"{1e3 * ours:.1f}",
+                    f"{ours / sort:.1f}", faster, error,
+                ]
+            )  # fmt: skip
+    header = ["items", "K", "labels", "ms", "÷ np.sort", "direct ÷ ours", "largest relative error"]
+    return markdown(header, rows)

@@ -1,0 +1,88 @@
+"""ARCHITECTURE.md tells the truth: the modules it lists, and who imports whom."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "pairity"
+
+LAYERS = [
+    {"exceptions", "threads"},
+    {"columns", "text"},
+    {"groups", "progress", "pair_weights"},
+    {"queries", "chebyshev"},
+    {"kernels", "metrics.positions"},
+    {"pairs", "metrics.utility", "metrics.fairness"},
+    {"metrics", "constraints", "rankers.base", "rankers._features", "rankers._products"},
+    {"solvers", "rankers.linear"},
+    {"rankers", "algorithm", "audits", "datasets"},
+    {"fair_ranker"},
+    {"demo"},
+]
+LEVEL = {module: level for level, layer in enumerate(LAYERS) for module in layer}
+
+
+def modules():
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = ".".join(path.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__")
+        if name != "__init__":
+            yield name, path
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pairity"):
+            inside = node.module.removeprefix("pairity").removeprefix(".")
+            for alias in node.names:
+                whole = f"{inside}.{alias.name}".removeprefix(".")
+                yield whole if whole in LEVEL else inside
+
+
+@pytest.mark.parametrize(("name", "path"), list(modules()), ids=lambda value: str(value)[-30:])
+def test_imports_go_downwards(name, path):
+    assert name in LEVEL, f"{name} has no place in LAYERS and ARCHITECTURE.md"
+    for other in imported(path):
+        assert LEVEL[other] < LEVEL[name], f"{name} imports {other}"
+
+
+def test_every_module_is_described():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    described = set(re.findall(r"^\| `([\w.]+)` \|", text, flags=re.MULTILINE))
+    public = {name for name, _ in modules() if "._" not in name}
+    assert {
+        name for name in public if name.partition(".")[0] not in ("metrics", "rankers")
+    } <= described
+    assert described <= public
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = (
+        "import sys, pairity; "
+        "print([name for name in ('numpy', 'numba', 'sklearn', 'scipy', 'rich') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_public_names_are_sorted_and_load():
+    import pairity
+
+    assert pairity.__all__ == sorted(pairity.__all__)
+    assert set(pairity.__all__) == set(pairity._HOME)
+    for name in pairity.__all__:
+        assert getattr(pairity, name).__name__ == name
+    with pytest.raises(AttributeError, match="'nothing'"):
+        pairity.nothing  # noqa: B018
+
+
+def test_nothing_machine_specific_is_committed():
+    done = subprocess.run(
+        ["git", "-C", str(ROOT), "grep", "-nE", r"(^|[^[:alnum:]_.])/(work|root|tmp)/[a-z]"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == ""
