@@ -26,8 +26,8 @@ def main() -> None:
     if unknown:
         sys.exit(f"There is no benchmark {unknown[0]!r}. Choose from {', '.join(ALL)}.")
     head = (
-        "# Benchmarks\n\nPrinted by `make benchmark`. Every ratio is of two times taken in the same "
-        f"run on the same data.\n\n{n_threads()} threads, {platform.machine()}, "
+        "# Benchmarks\n\nPrinted by `make benchmark`. Every ratio is of two times taken in the "
+        f"same run on the same data.\n\n{n_threads()} threads, {platform.machine()}, "
         f"Python {platform.python_version()}, NumPy {np.__version__}, Numba {numba.__version__}.\n"
     )
     parts = [head]

@@ -26,7 +26,7 @@ from pairity import (
     figures,
     metrics,
 )
-from pairity.constraints import CATALOGUE, Constraint, worst_gap
+from pairity.constraints import CATALOGUE, Constraint, Contrasts, worst_gap
 from pairity.exceptions import ConstraintError, MissingExtraError
 from pairity.text import shorten
 from reference import ranked_lists
@@ -454,24 +454,33 @@ def test_intervals_equal_a_bootstrap_of_rebuilt_queries(monkeypatch, groups):
 
 
 @pytest.mark.parametrize("constraint", [kind() for kind in CATALOGUE.values()], ids=CATALOGUE)
-def test_intervals_where_resamples_lack_cells(monkeypatch, constraint):
-    """A resample may lack a cell or a whole group; its violation is still the one definition."""
-    rng = np.random.default_rng(0)
-    qid, group = np.repeat(np.arange(9), 3), rng.choice(list("abcd"), 27)
-    y, scores = rng.integers(0, 2, 27), rng.normal(size=27)
+@pytest.mark.parametrize("confidence", [0.2, 0.8])
+def test_intervals_where_resamples_lack_cells(monkeypatch, constraint, confidence):
+    rng = np.random.default_rng(211)
+    qid, group = np.repeat(np.arange(12), 3), rng.choice(list("abc"), 36)
+    y, scores = rng.integers(0, 2, 36), rng.normal(size=36)
     queries = Queries.from_arrays(None, y, qid=qid, sensitive_features=group)
     drawn = record_draws(monkeypatch)
-    fast = audit(queries, scores, constraints=constraint, n_resamples=200, confidence=0.8)
+    fast = audit(queries, scores, constraints=constraint, n_resamples=99, confidence=confidence)
     slow = []
     for draw in drawn[0].astype(int):
-        rows = np.concatenate([np.arange(3 * q, 3 * q + 3) for q in np.repeat(np.arange(9), draw)])
-        sample = Queries.from_arrays(
-            None, y[rows], qid=np.arange(27) // 3, sensitive_features=group[rows]
-        ).with_groups_of(queries)
-        slow.append(worst_gap(constraint.violation(sample, scores[rows])))
+        rows = (3 * np.repeat(np.arange(12), draw)[:, None] + np.arange(3)).ravel()
+        sample = Queries.from_arrays(None, y[rows], qid=qid, sensitive_features=group[rows])
+        slow.append(worst_gap(constraint.violation(sample.with_groups_of(queries), scores[rows])))
     worst = fast.figure("violation", constraint=constraint.name)
-    assert worst.n_queries > 1
-    assert [worst.low, worst.high] == approx(np.nanpercentile(slow, [10, 90]))
+    percent = [50 - 50 * confidence, 50 + 50 * confidence]
+    assert [worst.low, worst.high] == approx(np.nanpercentile(slow, percent))
+
+
+@pytest.mark.parametrize("shape", [(1,), (4,), (1, 1), (2, 2), (4, 4)])
+def test_the_worst_gap_of_resamples_is_the_one_definition(shape):
+    rng = np.random.default_rng(0)
+    for share in (0.0, 0.3, 0.8):
+        whole = np.where(rng.random(shape) < share, NAN, rng.normal(size=shape))
+        delta = rng.normal(size=(50, *shape)) + whole
+        delta[rng.random(delta.shape) < share] = NAN
+        found = figures._worst_gaps(delta, Contrasts.of(whole))
+        assert found == approx([worst_gap(each) for each in delta], nan_ok=True)
 
 
 def test_intervals_respect_query_weights(monkeypatch):
@@ -717,7 +726,7 @@ def test_gain_auto_is_exponential_for_grades_only():
 
 GOLDEN_TEXT = """\
 Audit of three lists: 3 queries, 11 items, 10 preference pairs
-Items by group: f 6, m 5
+Items by group: f (6), m (5)
 
 all items            value  95 % interval  queries
 --------------------------------------------------
@@ -741,7 +750,7 @@ by group                      f       m
 def test_text_golden():
     text = str(golden(name="three lists", n_resamples=0))
     assert text.startswith(GOLDEN_TEXT)
-    assert "* rests on fewer than 10 queries or 100 pairs: too few to trust" in text
+    assert "* rests on fewer than 10 queries or 100 pairs: too few to trust." in text
     assert "NDCG@2 inside the group" in text
 
 
@@ -798,7 +807,7 @@ def test_text_tells_long_names_apart():
 def test_text_shows_the_first_of_many_groups():
     y, groups = np.tile([1, 0], 20), [f"g{at:02d}" for at in range(40)]
     text = str(audit(y, np.arange(40), qid=[1] * 40, sensitive_features=groups))
-    assert "g07 1, 32 more groups 32" in text
+    assert "g07 (1), 32 more groups (32)" in text
     assert "g09 " not in text[text.index("by group  ") :]
 
 

@@ -1,5 +1,7 @@
 """The fast sums against slow, obvious ones."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -28,18 +30,13 @@ def reference(scores, start, codes, table, weight, vector):
         both = weight[i] * weight[j]
         w = table[codes[i], codes[j]] * both
         t, h = w * expit(-d), w * expit(-d) * expit(d)
-        change = h * (vector[i] - vector[j])
+        change, size = h * (vector[i] - vector[j]), h * (abs(vector[i]) + abs(vector[j]))
         for name, row, column in (
             ("gradient", -t, t),
             ("gradient size", t, t),
             ("hessian", h, h),
             ("product", change, -change),
-            (
-                "product size",
-                h * (abs(vector[i]) + abs(vector[j])),
-            )
-            * 1
-            + (h * (abs(vector[i]) + abs(vector[j])),),
+            ("product size", size, size),
         ):
             out[name][i] += row.sum()
             out[name][j] += column
@@ -152,7 +149,7 @@ def test_separated_labels_leave_tiny_derivatives():
     centres=st.lists(st.floats(-1e300, 1e300), min_size=1, max_size=6),
     spread=st.sampled_from([0.0, 1e-3, 1.0, 10.0, 200.0, 3e3]),
     levels=st.sampled_from([1, 2, 3, 7, 40, 10_000]),
-    n=st.integers(1, 700),
+    n=st.integers(1, 1200),
     n_groups=st.integers(1, 4),
     seed=st.integers(0, 2**32 - 1),
 )
@@ -164,26 +161,61 @@ def test_agrees_whatever_the_list(centres, spread, levels, n, n_groups, seed):
     check(run(*data), reference(*data))
 
 
-@pytest.mark.parametrize("scores", [1e300, 5e4])
-def test_chunks_are_cut_again(scores):
-    """Nearly as many boxes as items; against the loop over pairs, which the others have tested."""
-    n = 12_000
-    scores, start, codes, table, weight, vector = draw("all", scores, n, 1, seed=11)
+def test_every_pair_is_in_one_task():
+    """With as many boxes as items, chunks are cut again; no pair is lost or met twice."""
+    n = 100_000
+    labels = np.sort(np.random.default_rng(1).integers(0, 30_000, n))[::-1]
+    scores, start = draw("all", 1e300, n, 1, seed=11)[0], starts(labels)
     box, _, where = chebyshev._place(scores)
     tasks = chebyshev._plan(start, box, where, 1, 1.0)
     assert np.count_nonzero(tasks[:, 2]) > 1
-    gradient, hessian, product = np.zeros((3, n))
-    cells = np.zeros((1, 1))
-    loss = chebyshev._direct(
-        0, n, scores, start, codes, table, weight, True, gradient, hessian, cells
-    )
-    chebyshev._direct_product(0, n, scores, start, codes, table, weight, vector, product)
-    found = run(scores, start, codes, table, weight, vector)
-    assert found["loss"] == pytest.approx(loss, rel=TOLERANCE)
-    np.testing.assert_allclose(found["cells"], cells, rtol=TOLERANCE)
-    np.testing.assert_allclose(found["hessian"], hessian, rtol=TOLERANCE, atol=TINY)
-    for name, wanted in (("gradient", gradient), ("product", product)):
-        np.testing.assert_allclose(found[name], wanted, atol=TOLERANCE * np.abs(wanted).max())
+
+    def pairs_within(low, high):
+        return np.sum(high - start[low:high].astype(np.int64))
+
+    pairs = 0
+    for low, high, most in tasks:
+        pairs += pairs_within(low, high)
+        if most > 0:
+            bounds = chebyshev._cut(start, low, high, most)
+            pairs -= sum(map(pairs_within, bounds[:-1], bounds[1:]))
+    assert pairs == pairs_within(0, n)
+
+
+@pytest.mark.parametrize("scores", [1e300, 3e3, 20.0])
+def test_sweep_over_a_part(scores):
+    """A part of a list, by sweeps and by visiting its pairs; the rest must not be touched."""
+    n, low, high = 5000, 1000, 3500
+    data = scores, start, codes, table, weight, vector = draw("all", scores, n, 2, seed=11)
+    start = np.minimum(start, high).astype(np.int32)
+    box, place, where = chebyshev._place(scores)
+    bounds = chebyshev._cut(start, low, high, 100)
+    results = []
+    for swept in (True, False):
+        gradient, hessian, product = np.zeros((3, n))
+        cells = np.zeros((2, 2))
+        loss = 0.0
+        if swept:
+            part = low, high, 100, start, box, place, where, codes, table, weight
+            loss += chebyshev._sweep(*part, True, gradient, hessian, cells)
+            chebyshev._sweep_product(*part, vector, weight * vector, product)
+        for first, last in pairwise(bounds) if swept else [(low, high)]:
+            part = first, last, scores, start, codes, table, weight
+            loss += chebyshev._direct(*part, True, gradient, hessian, cells)
+            chebyshev._direct_product(*part, vector, product)
+        results.append(
+            {"gradient": gradient, "hessian": hessian, "product": product, "cells": cells}
+            | {"loss": loss}
+        )
+    inside = slice(low, high)
+    wanted = reference(*(a[inside] for a in data[:1]), start[inside] - low, codes[inside], table,
+                       weight[inside], vector[inside])  # fmt: skip
+    for found in results:
+        for name in ("gradient", "hessian", "product"):
+            assert np.count_nonzero(found[name][:low]) == 0
+            assert np.count_nonzero(found[name][high:]) == 0
+            found[name] = found[name][inside]
+        check(found, wanted)
 
 
 @pytest.mark.parametrize("labels", ["binary", "graded", "all"])

@@ -209,6 +209,14 @@ def test_query_ids_of_every_kind_in_any_order(kind):
     assert weighted.query_weight[weighted.query].tolist() == (1.0 + at).tolist()
 
 
+@pytest.mark.parametrize("odd", ["", "é", "\U0001f600", "\ud800", "q1\0", "q" * 100])
+def test_many_texts_are_sorted_as_few_are(odd):
+    ids = [odd, *(f"q{k}" for k in np.random.default_rng(0).permutation(12_000))]
+    queries = Queries.from_arrays(None, np.zeros(len(ids)), qid=ids)
+    assert queries.query_ids.tolist() == sorted(ids)
+    assert queries.query_ids[queries.query].tolist() == ids
+
+
 def test_equal_ids_are_one_query():
     assert make(qid=[1, 1.0, True, np.int8(1), Decimal(1), "1"]).n_queries == 2
 
@@ -221,6 +229,11 @@ def test_times_as_ids_of_tables(unit):
     times[4] = "NaT"
     for column in (times, pd.Series(times), pl.Series(times), pa.array(times)):
         refused(["qid", "1 rows", "row 4"], make, qid=column)
+
+
+def test_times_that_python_cannot_write():
+    far = pl.Series([2**62] * 6).cast(pl.Datetime("ms"))  # polars panics over it
+    refused(["qid", "Datetime", "Convert"], make, qid=far)
 
 
 # --- what is refused ----------------------------------------------------------------------------
@@ -599,7 +612,7 @@ def tables(draw):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
 @given(tables())
-@settings(max_examples=1500)
+@settings(max_examples=800)
 def test_only_our_own_errors_come_out(given_table):
     try:
         queries = Queries.from_arrays(**given_table)

@@ -186,7 +186,9 @@ def response(
     steps = np.zeros((len(entries), *lambda_.shape))
     for step, entry in zip(steps, entries, strict=True):
         step.flat[entry] = _RESPONSE_STEP * weigher.scale.flat[entry]
-    changes = [(weigher.table(lambda_ + step) - weigher.table(lambda_ - step)) / 2 for step in steps]
+    changes = [
+        (weigher.table(lambda_ + step) - weigher.table(lambda_ - step)) / 2 for step in steps
+    ]
     moves = model.response(part, table, np.array(changes))
     jacobian = np.zeros((lambda_.size, lambda_.size))
     for entry, step, move in zip(entries, steps, moves, strict=True):

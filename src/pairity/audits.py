@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pairity.columns import as_numbers
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.exceptions import InputError
+from pairity.figure_tables import MOST_GROUPS, render_figures
 from pairity.figures import (
     Figure,
     Measure,
@@ -47,7 +48,7 @@ from pairity.metrics.positions import ratio
 from pairity.metrics.utility import GAINS, HIGHEST_EXPONENT
 from pairity.pairs import cell_counts, cell_sums
 from pairity.queries import Queries, require_groups, require_preferences
-from pairity.text import make_frame
+from pairity.text import make_frame, short_names, shorten
 
 Array = NDArray[np.float64]
 
@@ -92,7 +93,7 @@ class Audit:
         constraint: str | None = None,
     ) -> Figure:
         """The figure of that measure, for those groups and that constraint."""
-        wanted = (measure, group, other, constraint)
+        wanted = (measure, group, other, constraint or None)
         if wanted not in self._index:
             raise InputError(
                 f"The audit has no figure {measure!r} for group={group!r}, other={other!r}, "
@@ -168,9 +169,22 @@ class Audit:
         return f"Audit(name={self.name!r}, n_queries={self.n_queries}, auc={self.auc:.4f})"
 
     def __str__(self) -> str:
-        from pairity.audit_text import render_audit
+        tables = render_figures(self._index, self.groups, self.k, self.confidence)
+        return f"{self._head()}\n\n{tables}"
 
-        return render_audit(self)
+    def _head(self) -> str:
+        title = f"Audit of {shorten(self.name, 60)}" if self.name else "Audit"
+        queries = "1 query" if self.n_queries == 1 else f"{self.n_queries:,} queries"
+        pairs = "1 preference pair" if self.n_pairs == 1 else f"{self.n_pairs:,} preference pairs"
+        sizes = list(zip(short_names(self.groups), self.group_sizes, strict=True))
+        rest = sizes[MOST_GROUPS:]
+        sizes = sizes[:MOST_GROUPS]
+        if rest:
+            sizes.append((f"{len(rest)} more groups", sum(size for _, size in rest)))
+        if self.n_missing:
+            sizes.append(("no group", self.n_missing))
+        by_group = ", ".join(f"{name} ({size:,})" for name, size in sizes)
+        return f"{title}: {queries}, {self.n_items:,} items, {pairs}\nItems by group: {by_group}"
 
     @cached_property
     def _index(self) -> dict[tuple[str, str | None, str | None, str | None], Figure]:
@@ -323,12 +337,8 @@ def _measures(
     yield Measure("ndkl", ndkl(queries, scores, positions=places))
 
     known = slice(queries.n_groups)
-    sums, weight, pairs = (
-        sums[:, known, known],
-        weight[:, known, known],
-        support.pairs("preference"),
-    )
-    cells = ratio(sums, weight)
+    sums, weight = sums[:, known, known], weight[:, known, known]
+    cells, pairs = ratio(sums, weight), support.pairs("preference")
     yield Measure("auc", ratio(sums.sum(axis=2), weight.sum(axis=2)), pairs.sum(axis=2))
     yield Measure("auc_within", _diagonal(cells), _diagonal(pairs))
     yield from _ndcg_within(queries, scores, cuts, gain)

@@ -59,6 +59,7 @@ HUGE = 1e300  # e^d is cut here, so that it stays finite
 
 # What takes how long, in nanoseconds on one machine; only the ratios matter, and them not much.
 PAIR_TIME = 0.7  # a pair, visited
+PRODUCT_TIME = 0.45  # the same for the product with a vector
 WIDE_TIME = 2.5  # its own exponential, on top, when the scores spread too far for products
 LOSS_TIME = 0.8  # its loss, on top
 ITEM_TIME = 10.0  # an item in the sweeps, more than among visited pairs
@@ -924,7 +925,7 @@ def hessian_product_long(
         centred[i] = vector[i] - (0.5 * low + 0.5 * high)
         mixed[i] = item_weight[i] * centred[i]
     box, place, where = _place(scores)
-    tasks = _plan(start, box, where, 2 * table.shape[0], PAIR_TIME)
+    tasks = _plan(start, box, where, 2 * table.shape[0], PRODUCT_TIME)
     for task in range(tasks.shape[0]):
         first, last, most = tasks[task, 0], tasks[task, 1], tasks[task, 2]
         if most > 0:

@@ -344,9 +344,9 @@ def _series(series: nw.Series[Any], name: str) -> Column:
             if array.dtype.kind in _NUMERIC:
                 return np.asarray(array)
         return object_array(series.to_list())
-    except MemoryError:
+    except (MemoryError, KeyboardInterrupt, SystemExit):
         raise
-    except Exception as error:  # such as a date that Python cannot write
+    except BaseException as error:  # a date that Python cannot write: polars panics, no Exception
         raise InputError(
             f"{name} has a column of {dtype} that cannot be read: {error}. Convert it to strings "
             "or numbers first."
@@ -415,7 +415,7 @@ def _feature_names(table: nw.DataFrame[Any]) -> tuple[str, ...]:
 def _table_features(table: nw.DataFrame[Any]) -> NDArray[np.float64]:
     plain = True
     for column, dtype in table.schema.items():
-        if dtype in (nw.Object, nw.Unknown) or dtype in (nw.Decimal, nw.Int128, nw.UInt128):
+        if dtype in (nw.Object, nw.Unknown, nw.Decimal, nw.Int128, nw.UInt128):
             plain = False
         elif not (dtype.is_numeric() or dtype == nw.Boolean):
             raise NotNumbersError(

@@ -13,7 +13,7 @@ for every j, the sums of t and of ``h = t (1 - t)`` over the preferred items; th
 gradient and the Hessian at j, and row k of the K × K sums. Two quotients share one division.
 
 Score ranges above `WIDEST` within a query, where ``a`` would overflow, take an exponential per
-pair; lists longer than `LONGEST` go to `pairity.chebyshev`.
+pair. Lists longer than `LONGEST` are passed over here: they are for `pairity.chebyshev`.
 
 Three habits make LLVM emit vector instructions: NumPy's error model (no test for a division by
 zero), unsigned loop variables (no test for a negative index), and ranges padded to a whole number
@@ -25,13 +25,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.chebyshev import hessian_product_long, logistic_long
-
 WIDEST = 340.0
 LONGEST = 1500
 LANES = 8
 _LOG_ROOM = 690.0  # products of the loss stay below exp(690)
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
+
+# Written into its callers: a call that hands over five arrays costs more than a short loop.
+_inlined = njit(inline="always")
 
 
 # --- one query: exponentials and runs ----------------------------------------------------------
@@ -68,7 +69,7 @@ def _exponentials(n, middle, a, bits, scale):
         a[j] *= scale[j]
 
 
-@njit(cache=True, nogil=True)
+@_inlined
 def _find_runs(n, start, code, runs):
     """Where label or group change along the sorted items; returns how many runs there are."""
     n_runs = 0
@@ -80,7 +81,7 @@ def _find_runs(n, start, code, runs):
     return n_runs
 
 
-@njit(cache=True, nogil=True)
+@_inlined
 def _group_end(head, n, code, by_group):
     """The end of the group that begins at `head` in the listing by group."""
     k = code[by_group[head]]
@@ -90,7 +91,7 @@ def _group_end(head, n, code, by_group):
     return end
 
 
-@njit(cache=True, nogil=True)
+@_inlined
 def _preferring(head, end, n, start, by_group):
     """The end of those of the group's items that are preferred to anything."""
     last = head
@@ -102,7 +103,7 @@ def _preferring(head, end, n, start, by_group):
 # --- one query: gradient, Hessian and sums -----------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@_inlined
 def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3, u0, u1, u2, u3):
     g0 = g1 = g2 = g3 = 0.0
     h0 = h1 = h2 = h3 = 0.0
@@ -140,7 +141,7 @@ def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3, u0, u1, u2, u3):
     return g0, g1, g2, g3, h0, h1, h2, h3
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@_inlined
 def _rows_2(lo, hi, a, w, miss, curve, a0, a1, u0, u1):
     g0 = g1 = h0 = h1 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
@@ -164,7 +165,7 @@ def _rows_2(lo, hi, a, w, miss, curve, a0, a1, u0, u1):
     return g0, g1, h0, h1
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@_inlined
 def _row_1(lo, hi, a, w, miss, curve, a0, u0):
     g0 = h0 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
@@ -180,7 +181,7 @@ def _row_1(lo, hi, a, w, miss, curve, a0, u0):
     return g0, h0
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@_inlined
 def _begin_run(lo, hi, c, weight, w, miss, curve):
     for j in range(np.uintp(lo), np.uintp(hi)):
         w[j] = c * weight[j]
@@ -188,7 +189,7 @@ def _begin_run(lo, hi, c, weight, w, miss, curve):
         curve[j] = 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@_inlined
 def _finish_run(lo, hi, c, weight, miss, curve, gradient, hessian):
     total = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
@@ -199,29 +200,49 @@ def _finish_run(lo, hi, c, weight, miss, curve, gradient, hessian):
     return total
 
 
-@njit(cache=True, nogil=True)
-def _walk_rows(rows, n, start, a, weight, w, miss, curve, gradient, hessian):
-    """Compare the preferred items `rows` (one group, labels falling) with all lower items."""
-    at = 0
-    while at < rows.size:
-        step = min(rows.size - at, 4)
+@_inlined
+def _begin_items(lo, hi, k, table, code, weight, w, miss, curve):
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        w[j] = table[k, code[j]] * weight[j]
+        miss[j] = 0.0
+        curve[j] = 0.0
+
+
+@_inlined
+def _finish_items(lo, hi, w, miss, curve, gradient, hessian):
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        gradient[j] += w[j] * miss[j]
+        hessian[j] += w[j] * curve[j]
+
+
+@_inlined
+def _add_by_code(lo, hi, k, code, weight, miss, lanes, cells):
+    """Add up by group, in four lanes so that one addition need not wait for the last."""
+    lanes[:] = 0.0
+    for j in range(lo, hi):
+        lanes[np.uintp(j & 3), np.uintp(code[j])] += weight[j] * miss[j]
+    for c in range(lanes.shape[1]):
+        cells[k, c] += (lanes[0, c] + lanes[1, c]) + (lanes[2, c] + lanes[3, c])
+
+
+@_inlined
+def _walk_rows(at, last, rows, n, start, a, weight, w, miss, curve, gradient, hessian):
+    """Compare the preferred items ``rows[at:last]`` (of one group) with all lower items."""
+    while at < last:
         i0 = rows[at]
+        begin = start[i0]
+        step = 1
+        while step < 4 and at + step < last and start[rows[at + step]] == begin:
+            step += 1  # of one label, so that they have the same lower items
         i1 = rows[at + min(1, step - 1)]
         i2 = rows[at + min(2, step - 1)]
         i3 = rows[at + step - 1]
-        common = start[i3]  # from here on all of them have the same lower items
-        for r in range(at, at + step - 1):
-            i = rows[r]
-            if start[i] < common:
-                g, h = _row_1(start[i], common, a, w, miss, curve, a[i], weight[i])
-                gradient[i] -= weight[i] * g
-                hessian[i] += weight[i] * h
-        end = common + (n - common + LANES - 1) // LANES * LANES
+        end = begin + (n - begin + LANES - 1) // LANES * LANES
         g1 = h1 = 0.0
         if step > 2:
             u3 = weight[i3] if step == 4 else 0.0  # of three, the last stands twice, once for 0
             g0, g1, g2, g3, h0, h1, h2, h3 = _rows_4(
-                common, end, a, w, miss, curve,
+                begin, end, a, w, miss, curve,
                 a[i0], a[i1], a[i2], a[i3], weight[i0], weight[i1], weight[i2], u3,
             )  # fmt: skip
             gradient[i2] -= weight[i2] * g2
@@ -230,10 +251,10 @@ def _walk_rows(rows, n, start, a, weight, w, miss, curve, gradient, hessian):
             hessian[i3] += u3 * h3
         elif step == 2:
             g0, g1, h0, h1 = _rows_2(
-                common, end, a, w, miss, curve, a[i0], a[i1], weight[i0], weight[i1]
+                begin, end, a, w, miss, curve, a[i0], a[i1], weight[i0], weight[i1]
             )
         else:
-            g0, h0 = _row_1(common, end, a, w, miss, curve, a[i0], weight[i0])
+            g0, h0 = _row_1(begin, end, a, w, miss, curve, a[i0], weight[i0])
         gradient[i0] -= weight[i0] * g0
         hessian[i0] += weight[i0] * h0
         if step > 1:
@@ -242,12 +263,27 @@ def _walk_rows(rows, n, start, a, weight, w, miss, curve, gradient, hessian):
         at += step
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _logistic_direct(
-    n, a, start, code, by_group, weight, table, runs, w, miss, curve, gradient, hessian, cells
+    n,
+    a,
+    start,
+    code,
+    by_group,
+    weight,
+    table,
+    runs,
+    lanes,
+    w,
+    miss,
+    curve,
+    gradient,
+    hessian,
+    cells,
 ):
     """One query whose scores lie within `WIDEST`; `a` holds their exponentials."""
     n_runs = _find_runs(n, start, code, runs)
+    long_runs = n >= 4 * n_runs
     head = 0
     while head < n:
         k = code[by_group[head]]
@@ -255,18 +291,25 @@ def _logistic_direct(
         last = _preferring(head, end, n, start, by_group)
         if last > head:
             lowest = start[by_group[head]]
-            r = n_runs
-            while r > 0 and runs[r - 1] >= lowest:
-                r -= 1
-                c = table[k, code[runs[r]]]
-                _begin_run(runs[r], runs[r + 1], c, weight, w, miss, curve)
+            if long_runs:
+                r = n_runs
+                while r > 0 and runs[r - 1] >= lowest:
+                    r -= 1
+                    c = table[k, code[runs[r]]]
+                    _begin_run(runs[r], runs[r + 1], c, weight, w, miss, curve)
+            else:
+                _begin_items(lowest, n, k, table, code, weight, w, miss, curve)
             w[n : n + LANES] = 0.0
-            _walk_rows(by_group[head:last], n, start, a, weight, w, miss, curve, gradient, hessian)
-            for r in range(r, n_runs):  # noqa: B020 - goes on where the fill ended
-                j = code[runs[r]]
-                cells[k, j] += _finish_run(
-                    runs[r], runs[r + 1], table[k, j], weight, miss, curve, gradient, hessian
-                )
+            _walk_rows(head, last, by_group, n, start, a, weight, w, miss, curve, gradient, hessian)
+            if long_runs:
+                for r in range(r, n_runs):  # noqa: B020 - goes on where the fill ended
+                    j = code[runs[r]]
+                    cells[k, j] += _finish_run(
+                        runs[r], runs[r + 1], table[k, j], weight, miss, curve, gradient, hessian
+                    )
+            else:
+                _finish_items(lowest, n, w, miss, curve, gradient, hessian)
+                _add_by_code(lowest, n, k, code, weight, miss, lanes, cells)
         head = end
 
 
@@ -383,7 +426,7 @@ def logistic(
     Writes gradient and Hessian in the caller's row order, and for each query the loss and, in
     `cells`, the sums of t = σ(s_j - s_i) over the pairs of each cell (not weighted by the table).
     """
-    size = longest + LANES
+    size = min(longest, LONGEST) + LANES
     s = np.empty(size)
     a = np.empty(size)
     w = np.empty(size)
@@ -392,12 +435,15 @@ def logistic(
     g = np.empty(size)
     h = np.empty(size)
     runs = np.empty(size, dtype=np.int64)
+    lanes = np.empty((4, table.shape[0]))
     bits = np.empty(size, dtype=np.int64)
     scale = bits.view(np.float64)
     for q in range(first, last):
         b = bounds[q]
         e = bounds[q + 1]
         n = e - b
+        if n > LONGEST:
+            continue
         cells[q] = 0.0
         losses[q] = 0.0
         lowest = np.inf
@@ -411,18 +457,13 @@ def logistic(
             h[i] = 0.0
         if start[b] < n:
             widest = highest - lowest
-            if n > LONGEST:
-                losses[q] = logistic_long(
-                    s[:n], start[b:e], code[b:e], table, weight[b:e], with_loss,
-                    g[:n], h[:n], cells[q],
-                )  # fmt: skip
-            elif widest <= WIDEST:
+            if widest <= WIDEST:
                 middle = 0.5 * lowest + 0.5 * highest
                 _exponentials(n, middle, a, bits, scale)
                 a[n : n + LANES] = 1.0
                 _logistic_direct(
                     n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, runs,
-                    w, miss, curve, g, h, cells[q],
+                    lanes, w, miss, curve, g, h, cells[q],
                 )  # fmt: skip
                 if with_loss and uniform:
                     losses[q] = _loss_products(
@@ -496,7 +537,7 @@ def hessian_product(
     query_weight, vector, out,
 ):  # fmt: skip
     """The Hessian of the loss in the scores, times a vector, in the caller's row order."""
-    size = longest + LANES
+    size = min(longest, LONGEST) + LANES
     s = np.empty(size)
     a = np.empty(size)
     w = np.empty(size)
@@ -509,6 +550,8 @@ def hessian_product(
         b = bounds[q]
         e = bounds[q + 1]
         n = e - b
+        if n > LONGEST:
+            continue
         lowest = np.inf
         highest = -np.inf
         for i in range(n):
@@ -519,11 +562,7 @@ def hessian_product(
             highest = max(highest, s[i])
             result[i] = 0.0
         if start[b] < n:
-            if n > LONGEST:
-                hessian_product_long(
-                    s[:n], start[b:e], code[b:e], table, weight[b:e], v[:n], result[:n]
-                )
-            elif highest - lowest <= WIDEST:
+            if highest - lowest <= WIDEST:
                 _exponentials(n, 0.5 * lowest + 0.5 * highest, a, bits, scale)
                 _product_direct(
                     n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, v,

@@ -6,14 +6,14 @@ values from cells to pairs; `cell_sums` gathers from pairs to cells.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairity import kernels
+from pairity import chebyshev, kernels
 from pairity.queries import Queries
 from pairity.threads import run_blocks
 
@@ -65,12 +65,23 @@ def pairwise_hessian_product(
 ) -> NDArray[np.float64]:
     """The full Hessian of `pairwise_logistic` in the scores, times a vector over the items."""
     layout = queries.layout
+    scores, vector, padded = _float64(scores), _float64(vector), queries.pad(table)
     out = np.empty(queries.n_items)
     run_blocks(
-        kernels.hessian_product, layout.bounds, _float64(scores), layout.order, layout.bounds,
+        kernels.hessian_product, layout.bounds, scores, layout.order, layout.bounds,
         layout.start, layout.code, layout.by_group, layout.weight, layout.longest,
-        queries.pad(table), queries.weight_of_query, _float64(vector), out,
+        padded, queries.weight_of_query, vector, out,
     )  # fmt: skip
+
+    def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
+        product = np.empty(len(rows))
+        chebyshev.hessian_product_long(
+            scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
+            vector[rows], product,
+        )  # fmt: skip
+        out[rows] = queries.weight_of_query[q] * product
+
+    _for_long_lists(queries, long_list)
     return out
 
 
@@ -272,16 +283,41 @@ def _run_logistic(
     start: NDArray[np.int32] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     layout = queries.layout
+    scores = _float64(scores)
+    start = layout.start if start is None else start
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
     cells = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
     losses = np.empty(queries.n_queries)
     run_blocks(
-        kernels.logistic, layout.bounds, _float64(scores), layout.order, layout.bounds,
-        layout.start if start is None else start, layout.code, layout.by_group, layout.weight,
-        layout.uniform, layout.longest, padded, queries.weight_of_query, with_loss,
-        gradient, hessian, cells, losses,
+        kernels.logistic, layout.bounds, scores, layout.order, layout.bounds, start,
+        layout.code, layout.by_group, layout.weight, layout.uniform, layout.longest, padded,
+        queries.weight_of_query, with_loss, gradient, hessian, cells, losses,
     )  # fmt: skip
+
+    def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
+        first, second = np.empty(len(rows)), np.empty(len(rows))
+        loss = chebyshev.logistic_long(
+            scores[rows], start[part], layout.code[part], padded, layout.weight[part], with_loss,
+            first, second, cells[q],
+        )  # fmt: skip
+        weight = queries.weight_of_query[q]
+        losses[q], gradient[rows], hessian[rows] = weight * loss, weight * first, weight * second
+
+    _for_long_lists(queries, long_list)
     return gradient, hessian, cells, losses
+
+
+def _for_long_lists(
+    queries: Queries, function: Callable[[int, slice, NDArray[np.int64]], None]
+) -> None:
+    """Call a function for each list that the kernels pass over: query, sorted range, rows.
+
+    `pairity.chebyshev` takes a while to compile, so it is called, and compiled, only here.
+    """
+    bounds = queries.layout.bounds
+    for q in np.flatnonzero(np.diff(bounds) > kernels.LONGEST):
+        part = slice(bounds[q], bounds[q + 1])
+        function(int(q), part, queries.layout.order[part])
 
 
 def _float64(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -6,7 +6,7 @@ labels falling) is a `Layout`, computed once from the labels, the query ids and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +32,7 @@ from pairity.exceptions import InputError
 from pairity.groups import encode_groups, name_groups
 
 _KEYS = ("X", "y", "qid", "sensitive_features", "sample_weight", "query_weight")
+_MANY = 10_000  # ids; from here it pays to sort text with NumPy
 _LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100
 
 
@@ -388,7 +389,7 @@ def require_preferences(queries: Queries) -> None:
     if not queries.layout.level.any():
         raise InputError(
             f"No query has two different labels: none of the {queries.n_queries} queries makes a "
-            "preference pair, so there is nothing to learn from. Check y and qid."
+            "preference pair, so there is nothing to rank by. Check y and qid."
         )
 
 
@@ -466,29 +467,47 @@ def _encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
         return codes.astype(np.int64), ids
     values = column.tolist()
     try:
-        ordered = _in_order(list(dict.fromkeys(values)))
-        position = {value: at for at, value in enumerate(ordered)}
-        codes = np.fromiter(map(position.__getitem__, values), np.int64, n_rows)
+        found = list(dict.fromkeys(values))
+        codes = np.arange(n_rows)
+        if len(found) < n_rows:
+            position = dict(zip(found, range(len(found)), strict=True))
+            codes = np.fromiter(map(position.__getitem__, values), np.int64, n_rows)
+        order = np.asarray(_in_order(found), dtype=np.int64)
     except Exception as error:
         raise InputError(
             f"qid holds values that cannot be hashed and compared, such as lists ({error}). Use "
             "numbers, strings or tuples."
         ) from error
-    return codes, object_array(ordered)
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[codes], object_array(found)[order]
 
 
-def _in_order(ids: list[Any]) -> list[Any]:
-    """Sorted, so that the order of the rows does not matter; kind by kind if they are mixed."""
+def _in_order(ids: list[Any]) -> Sequence[int] | NDArray[np.intp]:
+    """Positions in sorted order, so that the order of rows does not matter; mixed kinds apart."""
+    every = range(len(ids))
+    if len(ids) > _MANY and _is_short_text(ids):
+        return np.argsort(np.array(ids), kind="stable")  # the same, in half the time
     try:
-        return sorted(ids)
+        return sorted(every, key=ids.__getitem__)
     except TypeError:
-        kinds = sorted({type(value).__name__ for value in ids})
-    if len(kinds) == 1:  # such as tuples of numbers and text
+        kinds = [type(value).__name__ for value in ids]
+    if len(set(kinds)) == 1:  # such as tuples of numbers and text
         with suppress(Exception):
-            return sorted(ids, key=str)
-        return ids
-    parts = [[value for value in ids if type(value).__name__ == kind] for kind in kinds]
-    return [value for part in parts for value in _in_order(part)]
+            return sorted(every, key=lambda at: str(ids[at]))
+        return every
+    order: list[int] = []
+    for kind in sorted(set(kinds)):
+        part = [at for at in every if kinds[at] == kind]
+        order += [part[at] for at in _in_order([ids[at] for at in part])]
+    return order
+
+
+def _is_short_text(ids: list[Any]) -> bool:
+    """Whether NumPy may sort them: one long text would make all long, and it drops a last NUL."""
+    if set(map(type, ids)) != {str} or max(map(len, ids)) > 64:
+        return False
+    return "\0" not in "".join(ids)
 
 
 def _weights(values: Any, name: str, n_rows: int) -> NDArray[np.float64]:

@@ -34,7 +34,7 @@ def times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.float64]:
     result = np.empty(X.shape[0])
 
     def fill(rows: slice) -> None:
-        np.dot(X[rows], vector, out=result[rows])
+        result[rows] = X[rows] @ vector
 
     with ThreadPoolExecutor(n_threads()) as pool:
         list(pool.map(fill, blocks))

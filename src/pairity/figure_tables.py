@@ -1,14 +1,16 @@
-"""An audit as plain text: a few aligned tables, small cells starred, then notes."""
+"""Figures as plain text: a few aligned tables, small cells starred, then notes."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from math import isnan
 
-from pairity.audits import Audit
 from pairity.figures import FEW_PAIRS, FEW_QUERIES, Figure
 from pairity.text import render_table, short_names, shorten
 
-_MOST_GROUPS = 8
+Index = Mapping[tuple[str, str | None, str | None, str | None], Figure]
+
+MOST_GROUPS = 8
 _NONE = "-"
 _COMPARES = {
     "statistical": "who is above whom",
@@ -18,63 +20,53 @@ _COMPARES = {
 }
 
 
-def render_audit(audit: Audit) -> str:
-    """The audit as text; see `Audit.to_frame` for every figure."""
-    names = dict(zip(audit.groups, short_names(audit.groups), strict=True))
-    shown = {group: names[group] for group in audit.groups[:_MOST_GROUPS]}
+def render_figures(
+    index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
+) -> str:
+    """The figures of an audit, by (measure, group, other, constraint), as tables.
+
+    Of many groups, the first 8 are shown.
+    """
+    names = dict(zip(groups, short_names(groups), strict=True))
+    shown = {group: names[group] for group in groups[:MOST_GROUPS]}
+    interval = f"{100 * confidence:g} % interval"
     parts = [
-        _head(audit, shown),
-        _overall(audit),
-        _violations(audit, names),
-        _by_group(audit, shown),
+        _overall(index, cuts, interval),
+        _violations(index, names, interval),
+        _by_group(index, shown, cuts),
         "How often the preferred item (row) is ranked above the other (column)\n"
-        + _cells(audit, shown, "preferred_above", "preferred"),
+        + _cells(index, shown, "preferred_above", "preferred"),
         "How often an item of the row is ranked above one of the column, whatever the labels\n"
-        + _cells(audit, shown, "above", "above"),
-        _notes(audit),
+        + _cells(index, shown, "above", "above"),
+        _notes(index),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-def _head(audit: Audit, shown: dict[str, str]) -> str:
-    title = f"Audit of {shorten(audit.name, 60)}" if audit.name else "Audit"
-    sizes = [f"{name} {n:,}" for name, n in zip(shown.values(), audit.group_sizes, strict=False)]
-    if len(shown) < len(audit.groups):
-        rest = sum(audit.group_sizes[len(shown) :])
-        sizes.append(f"{len(audit.groups) - len(shown)} more groups {rest:,}")
-    if audit.n_missing:
-        sizes.append(f"no group {audit.n_missing:,}")
-    return (
-        f"{title}: {_plural(audit.n_queries, 'query', 'queries')}, {audit.n_items:,} items, "
-        f"{_plural(audit.n_pairs, 'preference pair', 'preference pairs')}\n"
-        f"Items by group: {', '.join(sizes)}"
-    )
-
-
-def _overall(audit: Audit) -> str:
+def _overall(index: Index, cuts: Sequence[int], interval: str) -> str:
     names = {
         "auc": "AUC",
-        **{f"ndcg@{k}": f"NDCG@{k}" for k in audit.k},
+        **{f"ndcg@{k}": f"NDCG@{k}" for k in cuts},
         "average_precision": "average precision",
         "awrf": "AWRF (1 is parity)",
         "ndkl": "NDKL (0 is parity)",
     }
-    figures = [audit.figure(measure) for measure in names]
+    figures = [index[measure, None, None, None] for measure in names]
     values = _values(figures)
     rows = [
         [name, value, _interval(figure), f"{figure.n_queries:,}"]
         for name, value, figure in zip(names.values(), values, figures, strict=True)
     ]
-    return render_table(["all items", "value", _percent(audit), "queries"], rows)
+    return render_table(["all items", "value", interval, "queries"], rows)
 
 
-def _violations(audit: Audit, names: dict[str, str]) -> str:
-    figures = [figure for figure in audit.figures if figure.measure == "violation"]
+def _violations(index: Index, names: dict[str, str], interval: str) -> str:
+    figures = [figure for figure in index.values() if figure.measure == "violation"]
     if not figures:
         return ""
     rows = []
     for figure, value in zip(figures, _values(figures), strict=True):
-        higher, lower = _ends(audit, figure, names)
+        higher, lower = _ends(index, figure, names)
         rows.append(
             [
                 shorten(str(figure.constraint), 40), value, _interval(figure), higher, lower,
@@ -83,17 +75,17 @@ def _violations(audit: Audit, names: dict[str, str]) -> str:
             ]
         )  # fmt: skip
     header = [
-        "violation", "value", _percent(audit), "higher for", "lower for", "queries", "pairs",
+        "violation", "value", interval, "higher for", "lower for", "queries", "pairs",
         "compares",
     ]  # fmt: skip
     return render_table(header, rows, left=(0, 3, 4, 7))
 
 
-def _ends(audit: Audit, violation: Figure, names: dict[str, str]) -> tuple[str, str]:
+def _ends(index: Index, violation: Figure, names: dict[str, str]) -> tuple[str, str]:
     """The two groups of the largest gap, the favoured one first."""
     gaps = [
         figure
-        for figure in audit.figures
+        for figure in index.values()
         if figure.constraint == violation.constraint and figure.measure != "violation"
     ]
     if not gaps:
@@ -103,43 +95,42 @@ def _ends(audit: Audit, violation: Figure, names: dict[str, str]) -> tuple[str, 
     return (first, second) if widest.value >= 0 else (second, first)
 
 
-def _by_group(audit: Audit, shown: dict[str, str]) -> str:
+def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> str:
     names = {
         "auc": "AUC, group preferred",
         "auc_within": "AUC inside the group",
-        **{f"ndcg_within@{k}": f"NDCG@{k} inside the group" for k in audit.k},
+        **{f"ndcg_within@{k}": f"NDCG@{k} inside the group" for k in cuts},
         "merit": "mean label (merit)",
         "exposure": "exposure",
         "exposure_to_merit": "exposure / merit",
-        **{f"top_share@{k}": f"share of the top {k}" for k in audit.k},
+        **{f"top_share@{k}": f"share of the top {k}" for k in cuts},
         "population_share": "share of all items",
     }
-    columns = [
-        _values([audit.figure(measure, group=group) for measure in names]) for group in shown
-    ]
+    columns = [_values([index[measure, group, None, None] for measure in names]) for group in shown]
     rows = list(zip(names.values(), *columns, strict=True))
     return render_table(["by group", *shown.values()], rows)
 
 
-def _cells(audit: Audit, shown: dict[str, str], measure: str, corner: str) -> str:
+def _cells(index: Index, shown: dict[str, str], measure: str, corner: str) -> str:
     header, columns = [corner], [list(shown.values())]
     for other, name in shown.items():
-        figures = [audit.figure(measure, group=group, other=other) for group in shown]
+        figures = [index[measure, group, other, None] for group in shown]
         header += [name, "pairs"]
         columns += [_values(figures), [_count(figure.n_pairs) for figure in figures]]
     return render_table(header, list(zip(*columns, strict=True)))
 
 
-def _notes(audit: Audit) -> str:
-    notes = ["to_frame() has every figure with its interval and what it rests on."]
-    if audit.violation:
-        notes.insert(
-            0, "A violation is the largest gap between two groups; fairness is 1 - violation."
+def _notes(index: Index) -> str:
+    notes = []
+    if any(figure.small for figure in index.values()):
+        notes.append(
+            f"* rests on fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to trust."
         )
-    if any(figure.small for figure in audit.figures):
-        notes.insert(
-            0, f"* rests on fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to trust"
+    if any(figure.measure == "violation" for figure in index.values()):
+        notes.append(
+            "A violation is the largest gap between two groups; fairness is 1 - violation."
         )
+    notes.append("to_frame() has every figure with its interval and what it rests on.")
     return "\n".join(notes)
 
 
@@ -155,14 +146,6 @@ def _values(figures: list[Figure]) -> list[str]:
 
 def _interval(figure: Figure) -> str:
     return _NONE if isnan(figure.low) else f"{figure.low:.3f} to {figure.high:.3f}"
-
-
-def _percent(audit: Audit) -> str:
-    return f"{100 * audit.confidence:g} % interval"
-
-
-def _plural(count: int, one: str, many: str) -> str:
-    return f"{count:,} {one if count == 1 else many}"
 
 
 def _count(count: int | None) -> str:
