@@ -480,7 +480,7 @@ REFUSED = [
     ({"y": [2**60 + i for i in range(6)]}, ["y", "6 different labels", "only 1 apart"]),
     ({"y": [2**53 + 1, 2**53, 0, 0, 0, 0]}, ["y", "3 different labels", "only 2 apart"]),
     ({"sample_weight": six(-2)}, ["sample_weight", "2 negative", "row 3", "-2"]),
-    ({"sample_weight": [0] * 6}, ["sample_weight", "0 in all 6 rows"]),
+    ({"sample_weight": [0] * 6}, ["sample_weight", "zero in all 6 rows"]),
     ({"sample_weight": six(1e200)}, ["sample_weight", "1e+200", "Divide"]),
     ({"sample_weight": six(1e-200)}, ["sample_weight", "1e-200", "Divide"]),
     ({"query_weight": [-1] * 6}, ["query_weight", "6 negative", "row 0"]),
@@ -498,7 +498,7 @@ def test_other_tables_that_are_refused(changed, facts):
 
 
 def test_queries_that_prefer_nothing():
-    refused(["3 queries", "y and qid"], require_preferences, make(y=[1] * 6))
+    refused(["3 queries", "y, qid and the weights"], require_preferences, make(y=[1] * 6))
     refused(["6 queries"], require_preferences, make(qid=range(6)))
     require_preferences(make())
 

@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
-from pairity.exceptions import InputError
+from pairity.exceptions import InputError, NotNumbersError
 
 Column = NDArray[Any]
 Features = NDArray[np.float64] | sp.csr_array
@@ -40,10 +40,6 @@ class Attribute(NamedTuple):
     name: str
     column: Column
     categories: list[Any] | None
-
-
-class NotNumbersError(InputError, TypeError):
-    """Something else where numbers are needed; a TypeError, as scikit-learn has it."""
 
 
 def as_column(values: Any, name: str) -> Column:

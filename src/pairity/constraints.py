@@ -204,7 +204,7 @@ class PairwiseConstraint(Constraint):
 
     def check(self, queries: Queries) -> None:
         """Refuse cells without a pair."""
-        counts = self.counts(queries).sum(axis=0)
+        counts = np.tensordot(queries.weight_of_query, self.counts(queries), axes=1)
         empty = self._compared(queries.groups)
         empty &= (counts.sum(axis=1) if self.by_group else counts) == 0
         if not empty.any():

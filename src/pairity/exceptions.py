@@ -6,6 +6,7 @@
       PairityError                 everything we raise on purpose
         InputError (ValueError)    the data at the door: what is wrong, where, what to do
           ConstraintError          a constraint that this data or this setting cannot carry
+          NotNumbersError (TypeError)       text or objects where numbers are needed
         MissingExtraError (ImportError)   an optional library is not installed
     UserWarning
       PairityWarning               everything we warn of
@@ -24,6 +25,10 @@ class InputError(PairityError, ValueError):
 
 class ConstraintError(InputError):
     """A constraint that this data, or this way of enumerating pairs, cannot carry."""
+
+
+class NotNumbersError(InputError, TypeError):
+    """Something else where numbers are needed; a TypeError, as scikit-learn has it."""
 
 
 class MissingExtraError(PairityError, ImportError):

@@ -385,11 +385,19 @@ class Queries(Mapping[str, Any]):
 
 
 def require_preferences(queries: Queries) -> None:
-    """Refuse queries whose labels prefer nothing."""
-    if not queries.layout.level.any():
+    """Refuse queries whose labels prefer nothing, or only what weighs nothing."""
+    labels, weight = queries.y, queries.weight_of_query[queries.query]
+    if queries.item_weight is not None:
+        weight = weight * queries.item_weight
+    rows = np.flatnonzero(weight > 0)
+    lowest, highest = np.full(queries.n_queries, np.inf), np.full(queries.n_queries, -np.inf)
+    np.minimum.at(lowest, queries.query[rows], labels[rows])
+    np.maximum.at(highest, queries.query[rows], labels[rows])
+    if not (lowest < highest).any():
         raise InputError(
-            f"No query has two different labels: none of the {queries.n_queries} queries makes a "
-            "preference pair, so there is nothing to rank by. Check y and qid."
+            f"No query has two different labels: none of the {queries.n_queries} queries in "
+            f"{_rows(queries)} makes a preference pair of positive weight, so there is nothing to "
+            "rank by. Check y, qid and the weights."
         )
 
 
@@ -398,9 +406,13 @@ def require_groups(queries: Queries) -> None:
     if queries.n_groups < 2:
         held = f"only the group {queries.groups[0]!r}" if queries.groups else "no group at all"
         raise InputError(
-            f"sensitive_features has {held} in {queries.n_items} rows; a comparison needs at "
-            "least two groups. Check the column."
+            f"sensitive_features has {held} in {_rows(queries)}; a comparison needs at least two "
+            "groups. Check the column."
         )
+
+
+def _rows(queries: Queries) -> str:
+    return "1 row (1 sample)" if queries.n_items == 1 else f"{queries.n_items} rows"
 
 
 def _same(mine: Any, theirs: Any) -> bool:
@@ -519,7 +531,7 @@ def _weights(values: Any, name: str, n_rows: int) -> NDArray[np.float64]:
             f"({weights[row]:g}). Weights must be 0 or more."
         )
     if not weights.any():
-        raise InputError(f"{name} is 0 in all {n_rows} rows. Give some rows a positive weight.")
+        raise InputError(f"{name} is zero in all {n_rows} rows. Give some a positive weight.")
     positive = weights[weights > 0]
     if positive.min() < _LEAST_WEIGHT or positive.max() > _LARGEST_WEIGHT:
         raise InputError(

@@ -56,6 +56,10 @@ class PlainStep:
 
     eta: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not 0.0 < self.eta < np.inf:
+            raise InputError(f"eta is {self.eta!r}; give a positive number such as 1.")
+
     def start(self, violation: Array, scale: Array) -> None:
         """Nothing to remember."""
 

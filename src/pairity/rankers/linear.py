@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -97,8 +98,7 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
         if queries.X is None:
             raise InputError("The queries have no features. Build them with X.")
-        if self.alpha < 0:
-            raise InputError(f"alpha is {self.alpha}, but a penalty must be 0 or more.")
+        self._check_parameters()
         require_preferences(queries)
         X = queries.X
         self.n_features_in_ = int(X.shape[1])
@@ -199,6 +199,17 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         )
         require_preferences(queries)
         return mean_auc(scores, queries)
+
+    def _check_parameters(self) -> None:
+        alpha: Any = self.alpha
+        if not isinstance(alpha, Real) or not 0.0 <= float(alpha) < np.inf:
+            raise InputError(f"alpha is {alpha!r}, but a penalty must be a number, 0 or more.")
+        tol: Any = self.tol
+        if not isinstance(tol, Real) or not 0.0 < float(tol) < np.inf:
+            raise InputError(f"tol is {tol!r}; give a positive number such as 1e-6.")
+        max_iter: Any = self.max_iter
+        if not isinstance(max_iter, Integral) or int(max_iter) < 1:
+            raise InputError(f"max_iter is {max_iter!r}; give a whole number of at least 1.")
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -332,24 +343,41 @@ def _minimise(
 
 
 def _standard_deviations(queries: Queries) -> NDArray[np.float64]:
-    """Per feature, over the weighted rows; 1 where a feature is constant (to rounding)."""
+    """Per feature, over the weighted rows; infinite where it is constant, which takes it out."""
     assert queries.X is not None  # noqa: S101 - for the type checker; checked by fit_pairs
     X = queries.X
     weight = queries.weight_of_query[queries.query]
     if queries.item_weight is not None:
         weight = weight * queries.item_weight
     weight = weight / weight.sum()
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variance = _moments(X, weight)
+    if not np.isfinite(variance).all():
+        worst = int(np.argmin(np.isfinite(variance)))
+        raise InputError(
+            f"Feature {worst} of X has values so large that their squares overflow. Rescale it."
+        )
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    size = np.maximum(np.abs(mean), deviation)
+    return np.where(deviation > 1e-12 * size, deviation, np.inf)
+
+
+def _moments(
+    X: Features, weight: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weighted mean and variance of every feature."""
     mean = np.asarray(X.T @ weight)
     if sp.issparse(X):
-        variance = np.maximum(np.asarray(X.multiply(X).T @ weight) - mean**2, 0.0)
+        centred = sp.csr_array((X.data - mean[X.indices], X.indices, X.indptr), shape=X.shape)
+        stored = sp.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
+        absent = 1.0 - np.asarray(stored.T @ weight)  # the weight of a column's zeros
+        variance = np.asarray(centred.multiply(centred).T @ weight) + absent * mean**2
     else:
         variance = np.zeros(X.shape[1])
         for block in range(0, X.shape[0], _BLOCK):
             rows = slice(block, block + _BLOCK)
             variance += weight[rows] @ (X[rows] - mean) ** 2
-    deviation = np.sqrt(variance)
-    size = np.maximum(np.abs(mean), deviation)
-    return np.where(deviation > 1e-12 * size, deviation, np.inf)
+    return mean, variance
 
 
 def _query_sums_dense(queries: Queries, rows: NDArray[np.float64]) -> NDArray[np.float64]:
