@@ -45,7 +45,7 @@ def biased_table(n_rows, n_features, n_items=120, n_groups=2, seed=0):
     X[:, 0] += 1.5 * (0.5 - group / max(1, n_groups - 1))
     X[:, 1:40] += 0.7 * X[:, 40:41] if n_features > 40 else 0.0
     coef = rng.normal(size=n_features) / np.sqrt(n_features)
-    coef[0] = 0.0
+    coef[0] = 0.1  # tells the group, and a little of the merit
     latent = X @ coef
     latent += latent.std() * rng.normal(size=n)
     latent += 0.7 * latent.std() * (0.5 - group / max(1, n_groups - 1))

@@ -35,7 +35,7 @@ PairOrders = Literal["preference", "both"]
 Weighting = Literal["indicator", "closed-form"]
 Array = NDArray[np.float64]
 
-_RESPONSE_ITEMS = 20_000  # items on which the response is estimated
+_RESPONSE_ITEMS = 12_000  # items on which the response is estimated
 _RESPONSE_STEP = 0.5  # exponents to either side
 
 

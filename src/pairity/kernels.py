@@ -104,7 +104,7 @@ def _preferring(head, end, n, start, by_group):
 
 
 @_inlined
-def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3, u0, u1, u2, u3):
+def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3):
     g0 = g1 = g2 = g3 = 0.0
     h0 = h1 = h2 = h3 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
@@ -127,8 +127,8 @@ def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3, u0, u1, u2, u3):
         q1 = t1 * (a1 * i1)
         q2 = t2 * (a2 * i2)
         q3 = t3 * (a3 * i3)
-        miss[j] += (u0 * t0 + u1 * t1) + (u2 * t2 + u3 * t3)
-        curve[j] += (u0 * q0 + u1 * q1) + (u2 * q2 + u3 * q3)
+        miss[j] += (t0 + t1) + (t2 + t3)
+        curve[j] += (q0 + q1) + (q2 + q3)
         wj = w[j]
         g0 += wj * t0
         g1 += wj * t1
@@ -142,7 +142,7 @@ def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3, u0, u1, u2, u3):
 
 
 @_inlined
-def _rows_2(lo, hi, a, w, miss, curve, a0, a1, u0, u1):
+def _rows_2(lo, hi, a, w, miss, curve, a0, a1):
     g0 = g1 = h0 = h1 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
         x = a[j]
@@ -155,8 +155,8 @@ def _rows_2(lo, hi, a, w, miss, curve, a0, a1, u0, u1):
         t1 = x * i1
         q0 = t0 * (a0 * i0)
         q1 = t1 * (a1 * i1)
-        miss[j] += u0 * t0 + u1 * t1
-        curve[j] += u0 * q0 + u1 * q1
+        miss[j] += t0 + t1
+        curve[j] += q0 + q1
         wj = w[j]
         g0 += wj * t0
         g1 += wj * t1
@@ -226,61 +226,50 @@ def _add_by_code(lo, hi, k, code, weight, miss, lanes, cells):
 
 
 @_inlined
-def _walk_rows(at, last, rows, n, start, a, weight, w, miss, curve, gradient, hessian):
-    """Compare the preferred items ``rows[at:last]`` (of one group) with all lower items."""
+def _walk_rows(at, last, rows, n, start, a, weight, uniform, w, miss, curve, gradient, hessian):
+    """Compare the preferred items ``rows[at:last]`` (of one group) with all lower items.
+
+    Items of one label have the same lower items and go four or two at a time; items with weights
+    of their own go one by one.
+    """
     while at < last:
         i0 = rows[at]
         begin = start[i0]
-        step = 1
-        while step < 4 and at + step < last and start[rows[at + step]] == begin:
-            step += 1  # of one label, so that they have the same lower items
-        i1 = rows[at + min(1, step - 1)]
-        i2 = rows[at + min(2, step - 1)]
-        i3 = rows[at + step - 1]
         end = begin + (n - begin + LANES - 1) // LANES * LANES
-        g1 = h1 = 0.0
-        if step > 2:
-            u3 = weight[i3] if step == 4 else 0.0  # of three, the last stands twice, once for 0
+        if uniform and at + 3 < last and start[rows[at + 3]] == begin:
+            i1, i2, i3 = rows[at + 1], rows[at + 2], rows[at + 3]
             g0, g1, g2, g3, h0, h1, h2, h3 = _rows_4(
-                begin, end, a, w, miss, curve,
-                a[i0], a[i1], a[i2], a[i3], weight[i0], weight[i1], weight[i2], u3,
-            )  # fmt: skip
-            gradient[i2] -= weight[i2] * g2
-            hessian[i2] += weight[i2] * h2
-            gradient[i3] -= u3 * g3
-            hessian[i3] += u3 * h3
-        elif step == 2:
-            g0, g1, h0, h1 = _rows_2(
-                begin, end, a, w, miss, curve, a[i0], a[i1], weight[i0], weight[i1]
+                begin, end, a, w, miss, curve, a[i0], a[i1], a[i2], a[i3]
             )
+            gradient[i0] -= g0
+            gradient[i1] -= g1
+            gradient[i2] -= g2
+            gradient[i3] -= g3
+            hessian[i0] += h0
+            hessian[i1] += h1
+            hessian[i2] += h2
+            hessian[i3] += h3
+            at += 4
+        elif uniform and at + 1 < last and start[rows[at + 1]] == begin:
+            i1 = rows[at + 1]
+            g0, g1, h0, h1 = _rows_2(begin, end, a, w, miss, curve, a[i0], a[i1])
+            gradient[i0] -= g0
+            gradient[i1] -= g1
+            hessian[i0] += h0
+            hessian[i1] += h1
+            at += 2
         else:
             g0, h0 = _row_1(begin, end, a, w, miss, curve, a[i0], weight[i0])
-        gradient[i0] -= weight[i0] * g0
-        hessian[i0] += weight[i0] * h0
-        if step > 1:
-            gradient[i1] -= weight[i1] * g1
-            hessian[i1] += weight[i1] * h1
-        at += step
+            gradient[i0] -= weight[i0] * g0
+            hessian[i0] += weight[i0] * h0
+            at += 1
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _logistic_direct(
-    n,
-    a,
-    start,
-    code,
-    by_group,
-    weight,
-    table,
-    runs,
-    lanes,
-    w,
-    miss,
-    curve,
-    gradient,
-    hessian,
-    cells,
-):
+    n, a, start, code, by_group, weight, uniform, table, runs, lanes, w, miss, curve,
+    gradient, hessian, cells,
+):  # fmt: skip
     """One query whose scores lie within `WIDEST`; `a` holds their exponentials."""
     n_runs = _find_runs(n, start, code, runs)
     long_runs = n >= 4 * n_runs
@@ -300,7 +289,10 @@ def _logistic_direct(
             else:
                 _begin_items(lowest, n, k, table, code, weight, w, miss, curve)
             w[n : n + LANES] = 0.0
-            _walk_rows(head, last, by_group, n, start, a, weight, w, miss, curve, gradient, hessian)
+            _walk_rows(
+                head, last, by_group, n, start, a, weight, uniform, w, miss, curve,
+                gradient, hessian,
+            )  # fmt: skip
             if long_runs:
                 for r in range(r, n_runs):  # noqa: B020 - goes on where the fill ended
                     j = code[runs[r]]
@@ -462,7 +454,7 @@ def logistic(
                 _exponentials(n, middle, a, bits, scale)
                 a[n : n + LANES] = 1.0
                 _logistic_direct(
-                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, runs,
+                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], uniform, table, runs,
                     lanes, w, miss, curve, g, h, cells[q],
                 )  # fmt: skip
                 if with_loss and uniform:

@@ -106,7 +106,7 @@ class DampedStep:
     """
 
     slope: float = 0.1
-    radius: float = 2.0
+    radius: float = 4.0
     narrowest: float = 1e-4
     patience: int = 8
 

@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_BLOCKS_PER_THREAD = 4
+_BLOCKS_PER_THREAD = 3
 _SMALLEST_WORK = 800_000  # a few milliseconds: less is not worth a thread
 
 
@@ -28,6 +29,29 @@ def n_threads() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def pool() -> ThreadPoolExecutor:
+    """The threads that all kernels share; made when first needed, anew after a fork."""
+    global _pool
+    with _lock:
+        if _pool is None or _pool[0] != n_threads():
+            _pool = (n_threads(), ThreadPoolExecutor(n_threads(), "pairity"))
+        return _pool[1]
+
+
+_pool: tuple[int, ThreadPoolExecutor] | None = None
+_lock = Lock()
+
+
+def _forget_pool() -> None:
+    """A forked child has none of its parent's threads."""
+    global _pool, _lock
+    _pool, _lock = None, Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
 
 
 def run_blocks(kernel: Callable[..., None], bounds: NDArray[np.int64], *arguments: Any) -> None:

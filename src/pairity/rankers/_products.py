@@ -7,23 +7,29 @@ depend on the number of threads, so neither does the result.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from pairity.columns import Features
-from pairity.threads import n_threads
+from pairity.threads import pool
 
-_BLOCK_ENTRIES = 4_000_000
+_BLOCK_ENTRIES = 1_000_000
 
 
 def one_blas_thread() -> Any:
     """A context in which BLAS uses the calling thread only."""
-    return threadpool_limits(1, user_api="blas")
+    return _controller().limit(limits=1, user_api="blas")
+
+
+@cache
+def _controller() -> Any:
+    """What threadpoolctl found loaded; looking takes milliseconds, so it looks once."""
+    return ThreadpoolController()
 
 
 def times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -36,8 +42,7 @@ def times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.float64]:
     def fill(rows: slice) -> None:
         result[rows] = X[rows] @ vector
 
-    with ThreadPoolExecutor(n_threads()) as pool:
-        list(pool.map(fill, blocks))
+    list(pool().map(fill, blocks))
     return result
 
 
@@ -46,8 +51,7 @@ def transposed_times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.flo
     blocks = _blocks(X)
     if len(blocks) == 1:
         return np.asarray(X.T @ vector)
-    with ThreadPoolExecutor(n_threads()) as pool:
-        parts = list(pool.map(lambda rows: vector[rows] @ X[rows], blocks))
+    parts = list(pool().map(lambda rows: vector[rows] @ X[rows], blocks))
     return np.asarray(np.sum(parts, axis=0))
 
 

@@ -27,7 +27,7 @@ from pairity.rankers._products import one_blas_thread, times, transposed_times
 _MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
 _ROUNDING = 1e-7  # below this gradient the loss no longer tells two points apart
 _BLOCK = 65_536  # rows per block where a centred copy is needed
-_WHITENING_ROWS = 40  # rows per feature that the preconditioner is estimated from
+_WHITENING_ROWS = 100  # rows per feature that the preconditioner is estimated from
 
 
 class LinearRanker(BaseEstimator):  # type: ignore[misc]
@@ -105,7 +105,7 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         whole = total_weight(queries, table)
         if whole == 0.0:
             raise InputError("All preference pairs weigh 0: nothing to fit. Check the weights.")
-        warm = isinstance(previous, LinearRanker) and hasattr(previous, "_whitening")
+        warm = isinstance(previous, LinearRanker) and hasattr(previous, "_beta")
         scale = previous._scale if warm else _standard_deviations(queries)
         start = previous._beta if warm else np.zeros(X.shape[1])
         seen = 0
@@ -119,10 +119,7 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
             return at.loss / whole + 0.5 * self.alpha * float(beta @ beta), gradient
 
         with one_blas_thread():
-            if warm:
-                whitening = previous._whitening
-            else:
-                whitening = _Whitening.of(queries, table, scale, self.alpha, start)
+            whitening = _Whitening.of(queries, table, scale, self.alpha, start)
             found = _minimise(objective, whitening, start, self.tol, self.max_iter)
         if not found.converged:
             warnings.warn(
@@ -138,7 +135,6 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         self.n_iter_ = found.n_iter
         self.n_evaluations_ = seen
         self._scale = scale
-        self._whitening = whitening
         return self
 
     def response(
@@ -210,11 +206,6 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         max_iter: Any = self.max_iter
         if not isinstance(max_iter, Integral) or int(max_iter) < 1:
             raise InputError(f"max_iter is {max_iter!r}; give a whole number of at least 1.")
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = dict(super().__getstate__())
-        state.pop("_whitening", None)  # only speeds up the next fit of the same loop
-        return state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
