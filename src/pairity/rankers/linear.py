@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Self
@@ -25,7 +24,7 @@ from pairity.rankers._features import read_features, remember_features
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
 _MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
-_ROUNDING = 1e-7  # below this gradient the loss no longer tells two points apart
+_ROUNDING = 1e-7  # below about this gradient the loss no longer tells two points apart
 _BLOCK = 65_536  # rows per block where a centred copy is needed
 _WHITENING_ROWS = 100  # rows per feature that the preconditioner is estimated from
 
@@ -100,27 +99,13 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
             raise InputError("The queries have no features. Build them with X.")
         self._check_parameters()
         require_preferences(queries)
-        X = queries.X
-        self.n_features_in_ = int(X.shape[1])
-        whole = total_weight(queries, table)
-        if whole == 0.0:
-            raise InputError("All preference pairs weigh 0: nothing to fit. Check the weights.")
+        self.n_features_in_ = int(queries.X.shape[1])
         warm = isinstance(previous, LinearRanker) and hasattr(previous, "_beta")
         scale = previous._scale if warm else _standard_deviations(queries)
-        start = previous._beta if warm else np.zeros(X.shape[1])
-        seen = 0
-
-        def objective(beta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            """Mean loss and gradient in the coefficients of standardised features."""
-            nonlocal seen
-            seen += 1
-            at = pairwise_logistic(times(X, beta / scale), queries, table)
-            gradient = transposed_times(X, at.gradient) / scale / whole + self.alpha * beta
-            return at.loss / whole + 0.5 * self.alpha * float(beta @ beta), gradient
-
+        start = previous._beta if warm else np.zeros(self.n_features_in_)
         with one_blas_thread():
-            whitening = _Whitening.of(queries, table, scale, self.alpha, start)
-            found = _minimise(objective, whitening, start, self.tol, self.max_iter)
+            problem = _Problem(queries, table, scale, self.alpha)
+            found = _minimise(problem, start, self.tol, self.max_iter)
         if not found.converged:
             warnings.warn(
                 f"LinearRanker stopped after {found.n_iter} iterations with a largest gradient of "
@@ -133,7 +118,7 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         self._beta = found.beta
         self.loss_ = found.loss
         self.n_iter_ = found.n_iter
-        self.n_evaluations_ = seen
+        self.n_evaluations_ = problem.n_evaluations
         self._scale = scale
         return self
 
@@ -155,28 +140,18 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         -------
         array of shape (n_changes, n_items)
         """
-        assert queries.X is not None  # noqa: S101 - it was fitted on such queries
-        X, scale, n = queries.X, self._scale, len(self._scale)
-        whole = total_weight(queries, table)
         moved = np.empty((len(changes), queries.n_items))
         with one_blas_thread():
-            scores = times(X, self.coef_)
-            whitening = _Whitening.of(queries, table, scale, self.alpha, self._beta)
-
-            def hessian(direction: NDArray[np.float64]) -> NDArray[np.float64]:
-                beta = whitening.to_beta(direction)
-                along = pairwise_hessian_product(scores, queries, table, times(X, beta / scale))
-                of_beta = transposed_times(X, along) / scale / whole + self.alpha * beta
-                return whitening.gradient(of_beta)
-
-            operator = LinearOperator((n, n), matvec=hessian, dtype=np.float64)
+            problem = _Problem(queries, table, self._scale, self.alpha)
+            whitening = problem.whitening(self._beta)
+            scores = problem.scores(self._beta)
             for at, change in enumerate(changes):
                 padded = queries.pad(change, fill=0.0)  # pairs of unknown group keep their weight
                 pull = pairwise_logistic(scores, queries, padded, with_loss=False).gradient
-                drop = total_weight(queries, padded) / whole
-                right = transposed_times(X, pull) / scale / whole + drop * self.alpha * self._beta
-                solved, _ = cg(operator, -whitening.gradient(right), rtol=0.05, maxiter=10)
-                moved[at] = times(X, whitening.to_beta(solved) / scale)
+                drop = total_weight(queries, padded) / problem.whole
+                right = problem.of_scores(pull) + drop * self.alpha * self._beta
+                beta = problem.solve(scores, -right, whitening, rtol=0.05, max_iter=10)
+                moved[at] = problem.scores(beta)
         return moved
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -214,7 +189,66 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-Objective = Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]]
+class _Problem:
+    """The mean weighted loss and its penalty, in the coefficients of standardised features."""
+
+    def __init__(
+        self,
+        queries: Queries,
+        table: NDArray[np.float64],
+        scale: NDArray[np.float64],
+        alpha: float,
+    ) -> None:
+        if queries.X is None:
+            raise InputError("The queries have no features. Build them with X.")
+        self.X = queries.X
+        self.queries = queries
+        self.table = table
+        self.scale = scale
+        self.alpha = float(alpha)
+        self.whole = total_weight(queries, table)
+        self.n_evaluations = 0
+        if self.whole == 0.0:
+            raise InputError("All preference pairs weigh 0: nothing to fit. Check the weights.")
+
+    def scores(self, beta: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Scores of the items."""
+        return times(self.X, beta / self.scale)
+
+    def of_scores(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The gradient in β from a gradient in the scores."""
+        return transposed_times(self.X, gradient) / self.scale / self.whole
+
+    def evaluate(self, beta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Objective and gradient."""
+        self.n_evaluations += 1
+        at = pairwise_logistic(self.scores(beta), self.queries, self.table)
+        gradient = self.of_scores(at.gradient) + self.alpha * beta
+        return at.loss / self.whole + 0.5 * self.alpha * float(beta @ beta), gradient
+
+    def whitening(self, beta: NDArray[np.float64]) -> _Whitening:
+        """Coordinates in which the Hessian at `beta` is about the identity."""
+        return _Whitening.of(self.queries, self.table, self.scale, self.alpha, beta)
+
+    def solve(
+        self,
+        scores: NDArray[np.float64],
+        right: NDArray[np.float64],
+        whitening: _Whitening,
+        *,
+        rtol: float,
+        max_iter: int,
+    ) -> NDArray[np.float64]:
+        """The exact Hessian at `scores`, inverted on `right` by conjugate gradients."""
+
+        def hessian(direction: NDArray[np.float64]) -> NDArray[np.float64]:
+            beta = whitening.to_beta(direction)
+            along = pairwise_hessian_product(scores, self.queries, self.table, self.scores(beta))
+            return whitening.gradient(self.of_scores(along) + self.alpha * beta)
+
+        operator = LinearOperator((len(right), len(right)), matvec=hessian, dtype=np.float64)
+        solved, _ = cg(operator, whitening.gradient(right), rtol=rtol, maxiter=max_iter)
+        return whitening.to_beta(solved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,15 +327,14 @@ class _Minimum:
     converged: bool
 
 
-def _minimise(
-    objective: Objective,
-    whitening: _Whitening,
-    start: NDArray[np.float64],
-    tol: float,
-    max_iter: int,
-) -> _Minimum:
-    """L-BFGS in whitened coordinates, scaled so that its first, unit step is Newton's."""
-    loss, of_beta = objective(start)
+def _minimise(problem: _Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> _Minimum:
+    """L-BFGS in whitened coordinates, scaled so that its first, unit step is Newton's.
+
+    Below a gradient of about 1e-8 the loss no longer tells two points apart; a tighter `tol` is
+    reached by Newton steps on the gradient alone.
+    """
+    whitening = problem.whitening(start)
+    loss, of_beta = problem.evaluate(start)
     first = whitening.gradient(of_beta)
     length = float(np.linalg.norm(first))
     if np.abs(first).max() <= tol:
@@ -310,7 +343,7 @@ def _minimise(
     def in_steps(v: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         if not v.any():
             return loss, length * first
-        value, of_beta = objective(start + whitening.to_beta(length * v))
+        value, of_beta = problem.evaluate(start + whitening.to_beta(length * v))
         return value, length * whitening.gradient(of_beta)
 
     found = minimize(
@@ -319,18 +352,23 @@ def _minimise(
         jac=True,
         method="L-BFGS-B",
         options={
-            "gtol": length * tol, "ftol": 0.0, "maxcor": 20, "maxls": 15,
+            "gtol": length * max(tol, _ROUNDING), "ftol": 0.0, "maxcor": 20, "maxls": 15,
             "maxiter": max_iter, "maxfun": 3 * max_iter,
         },
     )  # fmt: skip
+    beta, loss = start + whitening.to_beta(length * found.x), float(found.fun)
     gradient = float(np.abs(found.jac).max()) / length
-    return _Minimum(
-        beta=start + whitening.to_beta(length * found.x),
-        loss=float(found.fun),
-        gradient=gradient,
-        n_iter=int(found.nit),
-        converged=gradient <= max(tol, _ROUNDING),
-    )
+    n_iter = int(found.nit)
+    while tol < gradient <= 100 * _ROUNDING and n_iter < max_iter:
+        whitened = problem.whitening(beta)
+        of_beta = problem.evaluate(beta)[1]
+        step = problem.solve(problem.scores(beta), -of_beta, whitened, rtol=1e-4, max_iter=50)
+        value, of_beta = problem.evaluate(beta + step)
+        closer = float(np.abs(whitening.gradient(of_beta)).max())
+        if closer >= gradient:
+            break
+        beta, loss, gradient, n_iter = beta + step, value, closer, n_iter + 1
+    return _Minimum(beta, loss, gradient, n_iter, gradient <= max(tol, _ROUNDING))
 
 
 def _standard_deviations(queries: Queries) -> NDArray[np.float64]:
