@@ -17,8 +17,8 @@ ROWS = {120: 960_000, 1200: 240_000}
 def numpy_broadcast(scores, queries, table):
     """The same sums with one n × n broadcast per query, as one writes it first in NumPy."""
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
-    cells = np.zeros((queries.n_queries, len(table), len(table)))
-    one_hot = np.eye(len(table))
+    k = len(table)
+    cells = np.zeros((queries.n_queries, k, k))
     order, bounds = queries.layout.order, queries.layout.bounds
     for q in range(queries.n_queries):
         rows = order[bounds[q] : bounds[q + 1]]
@@ -28,7 +28,8 @@ def numpy_broadcast(scores, queries, table):
         wh = wt * (1.0 - t)
         gradient[rows] = wt.sum(axis=0) - wt.sum(axis=1)
         hessian[rows] = wh.sum(axis=0) + wh.sum(axis=1)
-        cells[q] = one_hot[code].T @ t @ one_hot[code]
+        cell = code[:, None] * k + code
+        cells[q] = np.bincount(cell.ravel(), t.ravel(), k * k).reshape(k, k)
     return gradient, hessian, cells
 
 
@@ -117,9 +118,10 @@ def run():
     memory = bytes_per_row(4_800_000)
     note = (
         "960,000 and 240,000 rows; 15 % positive, or grades as in MSLR. NumPy runs on one thread; "
-        "ours on one and, in brackets, on two. “n × n” is one broadcast per query with a mask and "
-        "SciPy's overflow-safe sigmoid; “by label” is tuned: sorted beforehand, real pairs only, a "
-        "bare exponential. Memory of one call: "
+        "ours on one and, in brackets, on two. “n × n” is the straightforward version: one "
+        "broadcast per query, a mask, SciPy's overflow-safe sigmoid, bincount. “By label” is "
+        "tuned: sorted beforehand, real pairs only, a bare exponential, products with one-hot "
+        "groups. Memory of one call: "
         f"{memory:.0f} bytes per row at 4,800,000 rows; a list of its pairs would take "
         f"{16 * 0.1275 * 1200:,.0f}."
     )

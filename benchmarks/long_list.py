@@ -21,7 +21,7 @@ def direct(queries, scores, table):
     work = [np.empty(size) for _ in range(3)]
     gradient, hessian = np.zeros(size), np.zeros(size)
     kernels._logistic_direct(
-        n, a, layout.start, layout.code, layout.by_group, layout.weight, True, table,
+        n, a, layout.start, layout.code, layout.by_group, layout.weight, True, True, table,
         np.empty(size, dtype=np.int64), np.empty((4, k)), *work, gradient, hessian, out[2][0],
     )  # fmt: skip
     out[0][layout.order], out[1][layout.order] = gradient[:n], hessian[:n]

@@ -39,7 +39,8 @@ def main() -> None:
     _say(f"\nHow the fit ended, after {len(fair.history_) - 1} retrainings: {fair.outcome_}")
     _say("\nWhat was learnt: how much a training pair counts, by its preferred and other item")
     _say(str(fair.pair_weights_))
-    _say(f"\n{after}\n\nDone in {time.perf_counter() - began:.1f} s.")
+    _say("\nEverything else that the audit of the reweighted ranker has to say:\n")
+    _say(f"{after}\n\nDone in {time.perf_counter() - began:.1f} s.")
 
 
 def _audit(model: FairRanker, queries: Queries, name: str = "") -> Audit:
@@ -48,17 +49,15 @@ def _audit(model: FairRanker, queries: Queries, name: str = "") -> Audit:
 
 def _comparison(before: Audit, after: Audit, unbiased: Audit, unbiased_after: Audit) -> str:
     wanted = [
-        ("violation: statistical parity", before, after, "violation", "statistical"),
-        ("AUC on the biased labels", before, after, "auc", ""),
-        ("AUC on the unbiased labels", unbiased, unbiased_after, "auc", ""),
+        *((f"violation: {name}", before, after, "violation", name) for name in before.violation),
+        ("AUC", before, after, "auc", None),
+        ("NDCG@10", before, after, "ndcg@10", None),
+        ("AUC on the unbiased labels", unbiased, unbiased_after, "auc", None),
     ]
     rows = []
     for title, one, two, measure, constraint in wanted:
-        cells = []
-        for side in (one, two):
-            figure = side.figure(measure, constraint=constraint)
-            cells.append(f"{figure.value:.3f} ({figure.low:.3f} to {figure.high:.3f})")
-        rows.append([title, *cells])
+        figures = [side.figure(measure, constraint=constraint) for side in (one, two)]
+        rows.append([title, *(f"{f.value:.3f} ({f.low:.3f} to {f.high:.3f})" for f in figures)])
     header = [f"on {before.n_queries} test queries, with 95 % intervals", "plain", "reweighted"]
     return render_table(header, rows)
 

@@ -28,6 +28,8 @@ from numba import njit
 WIDEST = 340.0
 LONGEST = 1500
 LANES = 8
+_NARROW = 100.0
+_ABOVE_ALL = 1e200  # exp of a score far above: what it adds is lost in rounding up to _NARROW
 _LOG_ROOM = 690.0  # products of the loss stay below exp(690)
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -218,7 +220,8 @@ def _finish_items(lo, hi, w, miss, curve, gradient, hessian):
 @_inlined
 def _add_by_code(lo, hi, k, code, weight, miss, lanes, cells):
     """Add up by group, in four lanes so that one addition need not wait for the last."""
-    lanes[:] = 0.0
+    for c in range(lanes.shape[1]):
+        lanes[0, c] = lanes[1, c] = lanes[2, c] = lanes[3, c] = 0.0
     for j in range(lo, hi):
         lanes[np.uintp(j & 3), np.uintp(code[j])] += weight[j] * miss[j]
     for c in range(lanes.shape[1]):
@@ -226,11 +229,14 @@ def _add_by_code(lo, hi, k, code, weight, miss, lanes, cells):
 
 
 @_inlined
-def _walk_rows(at, last, rows, n, start, a, weight, uniform, w, miss, curve, gradient, hessian):
+def _walk_rows(
+    at, last, rows, n, start, a, weight, uniform, narrow, w, miss, curve, gradient, hessian
+):
     """Compare the preferred items ``rows[at:last]`` (of one group) with all lower items.
 
-    Items of one label have the same lower items and go four or two at a time; items with weights
-    of their own go one by one.
+    Items of one label have the same lower items and go four or two at a time; three go as four,
+    with a fourth so far above all (where scores are `narrow`) that it adds nothing. Items with
+    weights of their own go one by one.
     """
     while at < last:
         i0 = rows[at]
@@ -250,6 +256,18 @@ def _walk_rows(at, last, rows, n, start, a, weight, uniform, w, miss, curve, gra
             hessian[i2] += h2
             hessian[i3] += h3
             at += 4
+        elif narrow and at + 2 < last and start[rows[at + 2]] == begin:
+            i1, i2 = rows[at + 1], rows[at + 2]
+            g0, g1, g2, _, h0, h1, h2, _ = _rows_4(
+                begin, end, a, w, miss, curve, a[i0], a[i1], a[i2], _ABOVE_ALL
+            )
+            gradient[i0] -= g0
+            gradient[i1] -= g1
+            gradient[i2] -= g2
+            hessian[i0] += h0
+            hessian[i1] += h1
+            hessian[i2] += h2
+            at += 3
         elif uniform and at + 1 < last and start[rows[at + 1]] == begin:
             i1 = rows[at + 1]
             g0, g1, h0, h1 = _rows_2(begin, end, a, w, miss, curve, a[i0], a[i1])
@@ -267,12 +285,12 @@ def _walk_rows(at, last, rows, n, start, a, weight, uniform, w, miss, curve, gra
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _logistic_direct(
-    n, a, start, code, by_group, weight, uniform, table, runs, lanes, w, miss, curve,
+    n, a, start, code, by_group, weight, uniform, narrow, table, runs, lanes, w, miss, curve,
     gradient, hessian, cells,
 ):  # fmt: skip
     """One query whose scores lie within `WIDEST`; `a` holds their exponentials."""
     n_runs = _find_runs(n, start, code, runs)
-    long_runs = n >= 4 * n_runs
+    long_runs = n >= LANES * n_runs
     head = 0
     while head < n:
         k = code[by_group[head]]
@@ -288,9 +306,10 @@ def _logistic_direct(
                     _begin_run(runs[r], runs[r + 1], c, weight, w, miss, curve)
             else:
                 _begin_items(lowest, n, k, table, code, weight, w, miss, curve)
-            w[n : n + LANES] = 0.0
+            for j in range(n, n + LANES):
+                w[j] = 0.0
             _walk_rows(
-                head, last, by_group, n, start, a, weight, uniform, w, miss, curve,
+                head, last, by_group, n, start, a, weight, uniform, narrow, w, miss, curve,
                 gradient, hessian,
             )  # fmt: skip
             if long_runs:
@@ -452,9 +471,11 @@ def logistic(
             if widest <= WIDEST:
                 middle = 0.5 * lowest + 0.5 * highest
                 _exponentials(n, middle, a, bits, scale)
-                a[n : n + LANES] = 1.0
+                for i in range(n, n + LANES):
+                    a[i] = 1.0
                 _logistic_direct(
-                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], uniform, table, runs,
+                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], uniform,
+                    uniform and widest <= _NARROW, table, runs,
                     lanes, w, miss, curve, g, h, cells[q],
                 )  # fmt: skip
                 if with_loss and uniform:

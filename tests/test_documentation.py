@@ -1,0 +1,53 @@
+"""The README says what happens: its example runs and prints what it shows; its commands exist."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def block(kind):
+    return re.search(rf"^```{kind}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL).group(1)
+
+
+def test_the_example_prints_what_the_readme_shows():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block("python")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == block("text")
+    assert done.stderr == ""
+
+
+def test_the_commands_of_the_readme_are_targets():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert set(re.findall(r"\bmake (\w+)", README)) <= targets
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_tables_of_the_readme_are_those_the_benchmarks_printed():
+    printed = (ROOT / "benchmarks" / "RESULTS.md").read_text()
+    tables = re.search(r"## How fast\n(.*?)\n## ", README, flags=re.DOTALL).group(1)
+    lines = [line for line in tables.splitlines() if line.startswith("|")]
+    assert len(lines) > 20
+    assert all(line in printed for line in lines)
+
+
+def test_links_lead_somewhere():
+    pages = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+    for page in pages:
+        for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
+            assert link.startswith("https://") or (ROOT / link).exists(), f"{page}: {link}"
+
+
+def test_the_demo_runs():
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "pairity.demo"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for words in ("plain", "reweighted", "preferred \\ other", "AUC on the unbiased labels"):
+        assert words in done.stdout
+    assert done.stderr == ""
