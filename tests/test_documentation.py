@@ -24,7 +24,7 @@ def test_the_example_prints_what_the_readme_shows():
 
 def test_the_commands_of_the_readme_are_targets():
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    assert set(re.findall(r"\bmake (\w+)", README)) <= targets
+    assert set(re.findall(r"(?:^|`)make (\w+)", README, flags=re.MULTILINE)) <= targets
     assert "make test" in (ROOT / ".ci" / "run").read_text()
 
 
