@@ -8,8 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from pairity import chebyshev
-from pairity.chebyshev import hessian_product_long, logistic_long
+from pairity.chebyshev import boxes, hessian_product_long, logistic_long, sweeps, visits
 
 # Errors are held against the sum of the absolute terms of each entry, so entries as small as 1e-290
 # must be right, and only entries whose terms cancel may lose digits.
@@ -166,8 +165,8 @@ def test_every_pair_is_in_one_task():
     n = 100_000
     labels = np.sort(np.random.default_rng(1).integers(0, 30_000, n))[::-1]
     scores, start = draw("all", 1e300, n, 1, seed=11)[0], starts(labels)
-    box, _, where = chebyshev._place(scores)
-    tasks = chebyshev._plan(start, box, where, 1, 1.0)
+    box, _, where = boxes.place_items(scores)
+    tasks = boxes.plan(start, box, where, 1, 1.0)
     assert np.count_nonzero(tasks[:, 2]) > 1
 
     def pairs_within(low, high):
@@ -177,7 +176,7 @@ def test_every_pair_is_in_one_task():
     for low, high, most in tasks:
         pairs += pairs_within(low, high)
         if most > 0:
-            bounds = chebyshev._cut(start, low, high, most)
+            bounds = boxes.cut(start, low, high, most)
             pairs -= sum(map(pairs_within, bounds[:-1], bounds[1:]))
     assert pairs == pairs_within(0, n)
 
@@ -188,8 +187,8 @@ def test_sweep_over_a_part(scores):
     n, low, high = 5000, 1000, 3500
     data = scores, start, codes, table, weight, vector = draw("all", scores, n, 2, seed=11)
     start = np.minimum(start, high).astype(np.int32)
-    box, place, where = chebyshev._place(scores)
-    bounds = chebyshev._cut(start, low, high, 100)
+    box, place, where = boxes.place_items(scores)
+    bounds = boxes.cut(start, low, high, 100)
     results = []
     for swept in (True, False):
         gradient, hessian, product = np.zeros((3, n))
@@ -197,12 +196,12 @@ def test_sweep_over_a_part(scores):
         loss = 0.0
         if swept:
             part = low, high, 100, start, box, place, where, codes, table, weight
-            loss += chebyshev._sweep(*part, True, gradient, hessian, cells)
-            chebyshev._sweep_product(*part, vector, weight * vector, product)
+            loss += sweeps.sweep(*part, True, gradient, hessian, cells)
+            sweeps.sweep_product(*part, vector, weight * vector, product)
         for first, last in pairwise(bounds) if swept else [(low, high)]:
             part = first, last, scores, start, codes, table, weight
-            loss += chebyshev._direct(*part, True, gradient, hessian, cells)
-            chebyshev._direct_product(*part, vector, product)
+            loss += visits.direct(*part, True, gradient, hessian, cells)
+            visits.direct_product(*part, vector, product)
         results.append(
             {"gradient": gradient, "hessian": hessian, "product": product, "cells": cells}
             | {"loss": loss}

@@ -324,8 +324,7 @@ class InterGroup(PairwiseConstraint):
     def _delta(
         self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        overall = _overall(sums, counts, weight, self.average)
-        return mean_over_queries(sums, counts, weight, self.average) - overall[..., None, None]
+        return _less_overall(sums, counts, weight, self.average)
 
     def _everything(self, n_groups: int) -> NDArray[np.bool_]:
         return ~np.eye(n_groups, dtype=bool)
@@ -343,8 +342,7 @@ class IntraGroup(PairwiseConstraint):
     def _delta(
         self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        overall = _overall(sums, counts, weight, self.average)
-        return mean_over_queries(sums, counts, weight, self.average) - overall[..., None, None]
+        return _less_overall(sums, counts, weight, self.average)
 
     def _everything(self, n_groups: int) -> NDArray[np.bool_]:
         return np.eye(n_groups, dtype=bool)
@@ -429,6 +427,17 @@ def _overall(
         sums.sum(axis=(1, 2))[:, None], counts.sum(axis=(1, 2))[:, None], weight, average
     )
     return np.asarray(total[..., 0])
+
+
+def _less_overall(
+    sums: NDArray[np.float64],
+    counts: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    average: Average,
+) -> NDArray[np.float64]:
+    """A_kl - A for every cell."""
+    overall = _overall(sums, counts, weight, average)
+    return mean_over_queries(sums, counts, weight, average) - overall[..., None, None]
 
 
 def _index(name: Any, groups: tuple[str, ...]) -> int:

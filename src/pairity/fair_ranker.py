@@ -10,7 +10,6 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,17 +17,16 @@ from pairity.algorithm import Outcome, Round, Solution, reweight
 from pairity.constraints import Constraint, as_constraint
 from pairity.exceptions import InputError, TargetNotReachedWarning
 from pairity.pair_weights import PairWeights
-from pairity.pairs import mean_auc
 from pairity.progress import Progress
 from pairity.queries import Queries, require_groups, require_preferences
-from pairity.rankers._features import read_features, remember_features
+from pairity.rankers._estimators import RankingEstimator, read_features, remember_features
 from pairity.rankers.linear import LinearRanker
 from pairity.solvers import as_solver
 
 _NEEDED = ("X", "y", "qid", "sensitive_features")
 
 
-class FairRanker(BaseEstimator):  # type: ignore[misc]
+class FairRanker(RankingEstimator):
     """Reweights pairs of training items to lower a stated violation between groups.
 
     Trains a ranker, measures how unevenly it orders the groups, moves one multiplier per pair of
@@ -190,17 +188,6 @@ class FairRanker(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "ranker_")
         return np.asarray(self.ranker_.predict(read_features(self, X)), dtype=np.float64)
 
-    def score(
-        self, X: Any, y: Any, *, qid: Any, sample_weight: Any = None, query_weight: Any = None
-    ) -> float:
-        """The AUC per query, averaged over queries; weights as in `fit`."""
-        scores = self.predict(X)
-        queries = Queries.from_arrays(
-            X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight
-        )
-        require_preferences(queries)
-        return mean_auc(scores, queries)
-
     def _check_parameters(self) -> None:
         tolerance: Any = self.tolerance
         if not _is_number(tolerance) or not 0.0 <= tolerance < np.inf:
@@ -248,12 +235,6 @@ class FairRanker(BaseEstimator):  # type: ignore[misc]
             TargetNotReachedWarning,
             stacklevel=3,
         )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
 
 
 def _read_validation(given: Any, queries: Queries) -> Queries:

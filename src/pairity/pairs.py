@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairity import chebyshev, kernels
+from pairity import chebyshev, counting, kernels
 from pairity.queries import Queries
 from pairity.threads import run_blocks
 
@@ -116,7 +116,7 @@ def cell_sums(
     if not soft:
         sums = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
         run_blocks(
-            kernels.hard_sums, layout.bounds, _float64(scores), layout.order, layout.bounds,
+            counting.hard_sums, layout.bounds, _float64(scores), layout.order, layout.bounds,
             layout.level, layout.code, layout.weight, layout.longest, pairs == "all", sums,
         )  # fmt: skip
         return sums
@@ -130,7 +130,7 @@ def cell_sums(
     misses = _run_logistic(scores, queries, ones, False, start=each)[2]
     counts = np.empty_like(misses)
     run_blocks(
-        kernels.pair_counts, layout.bounds, layout.bounds, each, layout.code, layout.weight,
+        counting.pair_counts, layout.bounds, layout.bounds, each, layout.code, layout.weight,
         False, counts,
     )  # fmt: skip
     return counts - misses + misses.transpose(0, 2, 1)
@@ -141,7 +141,7 @@ def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> NDArray[
     layout = queries.layout
     counts = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
     run_blocks(
-        kernels.pair_counts, layout.bounds, layout.bounds, layout.start, layout.code,
+        counting.pair_counts, layout.bounds, layout.bounds, layout.start, layout.code,
         layout.weight, pairs == "all", counts,
     )  # fmt: skip
     return counts

@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from pairity.columns import Features
 from pairity.exceptions import ConvergenceWarning, InputError
-from pairity.pairs import mean_auc, pairwise_hessian_product, pairwise_logistic, total_weight
+from pairity.pairs import pairwise_hessian_product, pairwise_logistic, total_weight
 from pairity.queries import Queries, require_preferences
-from pairity.rankers._features import read_features, remember_features
+from pairity.rankers._estimators import RankingEstimator, read_features, remember_features
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
 _MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
@@ -29,7 +28,7 @@ _BLOCK = 65_536  # rows per block where a centred copy is needed
 _WHITENING_ROWS = 100  # rows per feature that the preconditioner is estimated from
 
 
-class LinearRanker(BaseEstimator):  # type: ignore[misc]
+class LinearRanker(RankingEstimator):
     r"""A linear score that minimises the weighted pairwise logistic loss.
 
     .. math::
@@ -160,17 +159,6 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         with one_blas_thread():
             return times(read_features(self, X), self.coef_)
 
-    def score(
-        self, X: Any, y: Any, *, qid: Any, sample_weight: Any = None, query_weight: Any = None
-    ) -> float:
-        """The AUC per query, averaged over queries; weights as in `fit`."""
-        scores = self.predict(X)
-        queries = Queries.from_arrays(
-            X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight
-        )
-        require_preferences(queries)
-        return mean_auc(scores, queries)
-
     def _check_parameters(self) -> None:
         alpha: Any = self.alpha
         if not isinstance(alpha, Real) or not 0.0 <= float(alpha) < np.inf:
@@ -181,12 +169,6 @@ class LinearRanker(BaseEstimator):  # type: ignore[misc]
         max_iter: Any = self.max_iter
         if not isinstance(max_iter, Integral) or int(max_iter) < 1:
             raise InputError(f"max_iter is {max_iter!r}; give a whole number of at least 1.")
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
 
 
 class _Problem:
