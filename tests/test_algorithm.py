@@ -10,7 +10,7 @@ from pairity import DampedStep, FairRanker, InterGroup, LinearRanker, PlainStep,
 from pairity.algorithm import Outcome, make_weigher, response, reweight, weight_table
 from pairity.constraints import CATALOGUE, Contrasts, as_constraint, spread
 from pairity.datasets import make_biased_ranking
-from pairity.exceptions import ConstraintError, TargetNotReachedWarning
+from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs import mean_auc
 
 ONES = np.ones((2, 2))
@@ -299,3 +299,30 @@ def test_outcomes_are_sentences():
     for outcome in Outcome:
         assert str(outcome).endswith(".")
         assert " " in str(outcome)
+
+
+@pytest.mark.parametrize("bad", [dict(slope=0.0), dict(radius=np.nan), dict(patience=0)])
+def test_damped_refuses_numbers_it_cannot_use(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        DampedStep(**bad)
+
+
+def test_strides_that_end_in_one_corner_are_tried_once():
+    """Violations so large that both strides are cut to the same point: no step of length zero."""
+    data = make_biased_ranking(30, 10, random_state=0)
+
+    def never(queries, scores):
+        return np.array([4.0, -4.0])
+
+    with pytest.warns(TargetNotReachedWarning, match="not reachable by reweighting"):
+        model = FairRanker(constraint=never).fit(**data.queries())
+    assert len({ended.lambda_.tobytes() for ended in model.history_}) == len(model.history_)
+
+
+def test_the_plain_update_in_closed_form_goes_on_to_the_limits():
+    data = make_biased_ranking(40, 30, n_groups=4, strength=2.0, separation=2.0, random_state=0)
+    constraint = InterGroup(average="pair")
+    model = FairRanker(constraint=constraint, weighting="closed-form", solver="plain")
+    with pytest.warns(TargetNotReachedWarning):
+        model.fit(**data.queries())
+    assert len(model.history_) > 2

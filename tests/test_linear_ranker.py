@@ -1,9 +1,12 @@
 """LinearRanker: the minimum it promises, against scikit-learn and against itself."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_info
 
 from pairity import LinearRanker, Queries
 from pairity.datasets import make_biased_ranking
@@ -168,3 +171,36 @@ def test_bad_input():
     without = Queries.from_arrays(None, queries.y, qid=queries["qid"])
     with pytest.raises(InputError, match="no features"):
         LinearRanker().fit_pairs(without, np.ones((0, 0)))
+
+
+def test_a_start_from_other_data_changes_nothing():
+    queries = data()
+    table = np.ones((3, 3))
+    other = LinearRanker().fit_pairs(
+        Queries.from_arrays(100.0 * queries.X, queries.y, qid=queries["qid"]), np.ones((0, 0))
+    )
+    cold = LinearRanker(alpha=0.1, **TIGHT).fit_pairs(queries, table)
+    warm = LinearRanker(alpha=0.1, **TIGHT).fit_pairs(queries, table, previous=other)
+    np.testing.assert_allclose(warm.coef_, cold.coef_, rtol=1e-5)
+    narrow = LinearRanker().fit(queries.X[:, :2], queries.y, qid=queries["qid"])
+    LinearRanker().fit_pairs(queries, table, previous=narrow)
+
+
+@pytest.mark.parametrize("n_queries", [80, 100, 131])
+def test_a_constant_sparse_column_has_no_say(n_queries):
+    queries = data(n_queries)
+    X = np.c_[queries.X, np.full(queries.n_items, 3.0)]
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, queries.n_items)
+    ranker = LinearRanker().fit(
+        sp.csr_array(X), queries.y, qid=queries["qid"], sample_weight=weight
+    )
+    assert ranker.coef_[-1] == 0.0
+
+
+def test_overlapping_fits_leave_blas_as_it_was():
+    queries = data()
+    model = LinearRanker().fit(queries.X, queries.y, qid=queries["qid"])
+    before = [library["num_threads"] for library in threadpool_info()]
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: model.predict(queries.X), range(200)))
+    assert [library["num_threads"] for library in threadpool_info()] == before

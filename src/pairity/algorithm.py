@@ -49,8 +49,9 @@ class Outcome(Enum):
         "violation was kept. More rounds may help."
     )
     UNREACHABLE = (
-        "The tolerance is not reachable with this model and this data: further changes of the "
-        "weights no longer lower the violation. The round least in violation was kept."
+        "The tolerance seems not reachable by reweighting pairs, with this ranker and this data: "
+        "no further change of the weights that was tried lowered the violation. The round least "
+        "in violation was kept."
     )
     INTERRUPTED = "The fit was interrupted; the round least in violation so far was kept."
 
@@ -176,7 +177,7 @@ def response(
 
     Returns
     -------
-    array of shape (λ.size, λ.size), NaN in the rows of entries that are not compared
+    array of shape (λ.size, λ.size), zero for entries that are not compared
     """
     every = max(1, queries.n_items // _RESPONSE_ITEMS)
     part = queries if every == 1 else queries.take(np.arange(0, queries.n_queries, every))
@@ -248,7 +249,7 @@ def reweight(
             model = fresh
             scores = _scores(model, target)
             violation = constraint.violation(target, scores)
-            if np.isnan(violation[np.isfinite(unranked)]).any():
+            if not np.isfinite(violation[np.isfinite(unranked)]).all():
                 raise ConstraintError(
                     f"{constraint!r} compares other entries of these scores than of equal scores. "
                     "Return NaN only where the data, whatever the scores, have nothing to compare."
@@ -271,7 +272,10 @@ def reweight(
             if hasattr(model, "response"):
                 jacobian = partial(response, model, queries, constraint, weigher, lambda_)
             following, state = solver.step(lambda_, violation, state, jacobian)
-            if following is None or _ran_away(following, weigher.scale):
+            if following is not None:  # farther out, the weights no longer change
+                reach = FARTHEST * weigher.scale
+                following = np.clip(following, -reach, reach)
+            if following is None or np.array_equal(following, lambda_):
                 outcome = Outcome.UNREACHABLE
                 break
             lambda_ = following
@@ -303,8 +307,3 @@ def _scores(model: Any, target: Queries) -> Array:
             f"infinity, of {target.n_items}. Scale the features, or regularise the ranker more."
         )
     return scores
-
-
-def _ran_away(lambda_: Array, scale: Array) -> bool:
-    """Whether an exponent lies where weights no longer change."""
-    return bool((np.abs(lambda_) > 1.001 * FARTHEST * scale).any())

@@ -162,7 +162,8 @@ def as_features(X: Any) -> tuple[Features, tuple[str, ...] | None]:
     if isinstance(table, nw.Series):
         raise InputError(
             f"Expected 2D array for X, got a single column of {len(table)} entries. Give a table "
-            "with one row per item and one column per feature, such as X.to_frame()."
+            "with one row per item and one column per feature: X.to_frame() where it is one "
+            "feature, X.to_frame().T where it is one item."
         )
     if sp.issparse(X):
         return _sparse_features(X), None
@@ -497,7 +498,7 @@ def _require_not_empty(n_rows: int, n_columns: int) -> None:
     if n_rows == 0:
         raise InputError(
             f"X has 0 sample(s) (shape=({n_rows}, {n_columns})) while a minimum of 1 is required. "
-            "Give at least one query of two items."
+            "Give at least one row."
         )
     if n_columns == 0:
         raise InputError(

@@ -5,8 +5,9 @@ A constraint says how far given scores are from it, `Constraint.violation`: one 
 
 **Your own** is a subclass with that one method, or just a function of ``(queries, scores)``. An
 array of shape (K, K) is read like the pairwise constraints: Δ_kl against its mirror Δ_lk, and the
-diagonal among itself; NaN leaves a cell out. An array of shape (K,) compares the groups. A
-positive Δ must mean that the cell (the group) is favoured, since its weight is then lowered.
+diagonal among itself; NaN leaves a cell out, so put NaN, not 0, wherever nothing is compared (on
+the diagonal, most often). An array of shape (K,) compares the groups. A positive Δ must mean that
+the cell (the group) is favoured, since its weight is then lowered.
 """
 
 from __future__ import annotations
@@ -371,7 +372,7 @@ class Marginal(PairwiseConstraint):
         return np.ones(n_groups, dtype=bool)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FunctionConstraint(Constraint):
     """A user's function of ``(queries, scores)`` as a constraint; see the module's text."""
 
@@ -387,6 +388,9 @@ class FunctionConstraint(Constraint):
                 f"has {k} groups. Return shape ({k}, {k}) or ({k},)."
             )
         return delta
+
+    def __repr__(self) -> str:
+        return str(getattr(self.function, "__name__", repr(self.function)))
 
 
 CATALOGUE: dict[str, type[PairwiseConstraint]] = {

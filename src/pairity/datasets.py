@@ -135,6 +135,8 @@ def make_biased_ranking(
             "n_queries, n_features and n_groups must be at least 1, n_items and n_labels 2; got "
             f"{n_queries}, {n_features}, {n_groups}, {n_items}, {n_labels}."
         )
+    if expected and bias != "pairs":
+        raise InputError("expected=True goes with bias='pairs': scores are drawn.")
     rng = check_random_state(random_state)
     favour = np.linspace(0.5, -0.5, n_groups) if favoured is None else np.asarray(favoured, float)
     if favour.shape != (n_groups,):
@@ -175,7 +177,7 @@ def _biased_scores(
         y=grades(latent + size * bias[group]),
         y_unbiased=grades(latent),
         qid=np.repeat(np.arange(shape[0]), shape[1]),
-        sensitive_features=_names(group),
+        sensitive_features=_names(group, len(bias)),
         coef=coef,
         lambda_=np.zeros((len(bias), len(bias))),
     )
@@ -198,7 +200,7 @@ def _biased_pairs(
         true = np.where(first == 1.0, wins[both], 1.0 - wins[both])
         return BiasedRanking(
             X=X[rows], y=labels, y_unbiased=labels, qid=np.repeat(np.arange(len(both)), 2),
-            sensitive_features=_names(group[rows]), coef=coef, lambda_=lambda_,
+            sensitive_features=_names(group[rows], len(bias)), coef=coef, lambda_=lambda_,
             query_weight=np.repeat(weight, 2), query_weight_unbiased=np.repeat(true, 2),
         )  # fmt: skip
     draw = rng.random(len(pair))
@@ -209,9 +211,12 @@ def _biased_pairs(
 
     return BiasedRanking(
         X=X, y=outcome(seen), y_unbiased=outcome(wins), qid=np.repeat(np.arange(len(pair)), 2),
-        sensitive_features=_names(group), coef=coef, lambda_=lambda_,
+        sensitive_features=_names(group, len(bias)), coef=coef, lambda_=lambda_,
     )  # fmt: skip
 
 
-def _names(group: NDArray[np.int64]) -> NDArray[np.object_]:
-    return np.array([f"group {k + 1}" for k in range(int(group.max()) + 1)], dtype=object)[group]
+def _names(group: NDArray[np.int64], n_groups: int) -> NDArray[np.object_]:
+    """Names that sort as the groups are numbered."""
+    width = len(str(n_groups))
+    names = [f"group {k:0{width}d}" for k in range(1, n_groups + 1)]
+    return np.array(names, dtype=object)[group]

@@ -230,8 +230,9 @@ class FairRanker(RankingEstimator):
         first, best = solution.rounds[0], solution.best
         warnings.warn(
             f"{solution.outcome} Violation of {constraint!r} on {measured.n_queries} queries: "
-            f"{first.worst:.4f} for the plain ranker, {best.worst:.4f} in round {best.number} of "
-            f"{len(solution.rounds) - 1}, against a tolerance of {self.tolerance:g}.",
+            f"{first.worst:.5g} for the plain ranker, {best.worst:.5g} in round {best.number} of "
+            f"{len(solution.rounds) - 1}, against a tolerance of {self.tolerance:g}."
+            f"{_at_their_limits(self.pair_weights_)}",
             TargetNotReachedWarning,
             stacklevel=3,
         )
@@ -241,8 +242,8 @@ def _read_validation(given: Any, queries: Queries) -> Queries:
     """Validation data that was handed in, with the training queries' numbering of groups."""
     if not isinstance(given, Mapping):
         raise InputError(
-            f"{given!r} is no validation data. Give a share of the queries such as 0.2, Queries, "
-            "or a mapping with X, y, qid and sensitive_features."
+            f"{type(given).__name__} is no validation data. Give a share of the queries such as "
+            "0.2, Queries, or a mapping with X, y, qid and sensitive_features."
         )
     held = given
     if not isinstance(held, Queries):
@@ -284,6 +285,20 @@ def _about(where: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise type(error)(f"In {where}: {error}") from error
+
+
+def _at_their_limits(weights: PairWeights) -> str:
+    """Which cells' weights can go no further, as a sentence."""
+    ends = [
+        f"{a!r} preferred to {b!r} ({weights[a, b]:.2f})"
+        for a in weights.groups
+        for b in weights.groups
+        if not 0.01 < weights[a, b] < 1.99
+    ]
+    if not ends:
+        return ""
+    more = f" and {len(ends) - 3} more" if len(ends) > 3 else ""
+    return f" Weights at their limits, 0 and 2: {', '.join(ends[:3])}{more}."
 
 
 def _is_number(value: Any) -> bool:

@@ -126,6 +126,10 @@ def _notes(index: Index) -> str:
         notes.append(
             f"* rests on fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to trust."
         )
+    if any(isnan(figure.value) for figure in index.values()):
+        notes.append(
+            f"{_NONE} is not defined on these queries (NDCG and merit need labels of 0 or more)."
+        )
     if any(figure.measure == "violation" for figure in index.values()):
         notes.append(
             "A violation is the largest gap between two groups; fairness is 1 - violation."

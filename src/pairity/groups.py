@@ -87,7 +87,7 @@ def quantile_groups(
         may give fewer.
     labels : sequence of str, optional
         Names from the lowest to the highest group. By default they say their range:
-        ``≤ 3``, ``3 to 5``, ``> 29``, each with its upper end included.
+        ``≤ 3``, ``> 3 to 5``, ``> 5``.
 
     Returns
     -------
@@ -120,17 +120,16 @@ def quantile_groups(
     cuts = np.unique(ordered[last])
     cuts = cuts[cuts < ordered[-1]]
     names = _range_names(cuts) if labels is None else _label_names(labels, cuts)
-    result = np.full(len(numbers), None, dtype=object)
-    at = np.searchsorted(cuts, numbers[~absent], side="left")
-    result[~absent] = np.array(names, dtype=object)[at]
-    return result
+    codes = np.full(len(numbers), len(names), dtype=np.int32)
+    codes[~absent] = np.searchsorted(cuts, numbers[~absent], side="left")
+    return name_groups(codes, tuple(names))  # which keeps the groups in their order
 
 
 def _range_names(cuts: NDArray[np.float64]) -> list[str]:
     if len(cuts) == 0:
         return ["all"]
     shown = _numerals(cuts)
-    between = [f"{low} to {high}" for low, high in pairwise(shown)]
+    between = [f"> {low} to {high}" for low, high in pairwise(shown)]
     return [f"≤ {shown[0]}", *between, f"> {shown[-1]}"]
 
 

@@ -321,4 +321,4 @@ def _for_long_lists(
 
 
 def _float64(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.ascontiguousarray(values, dtype=np.float64)
+    return np.require(values, np.float64, ["C", "W"])  # read-only would compile the kernels anew

@@ -244,7 +244,7 @@ class Queries(Mapping[str, Any]):
         """
         table = np.asarray(table, dtype=np.float64)
         if table.shape == (self.n_codes, self.n_codes):
-            return np.ascontiguousarray(table)
+            return np.require(table, np.float64, ["C", "W"])
         padded = np.full((self.n_codes, self.n_codes), fill)
         padded[: self.n_groups, : self.n_groups] = table
         return padded

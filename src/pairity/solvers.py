@@ -110,6 +110,11 @@ class DampedStep:
     narrowest: float = 1e-4
     patience: int = 8
 
+    def __post_init__(self) -> None:
+        for name in ("slope", "radius", "narrowest", "patience"):
+            if not 0.0 < getattr(self, name) < np.inf:
+                raise InputError(f"{name} is {getattr(self, name)!r}; give a positive number.")
+
     def start(self, violation: Array, scale: Array) -> _Search:
         """A search that has seen nothing yet."""
         contrasts = Contrasts.of(violation)
@@ -200,9 +205,12 @@ class _Search:
         target = None if self.stalled >= patience else self._trusted(narrowest)
         weak = _size(self.gaps) > 0.8 * self.at_first
         if weak and self.strides and (target is None or self.stalled >= patience // 2):
-            target = np.clip(self.strides[0] * self.path, -FARTHEST, FARTHEST)
+            stride = np.clip(self.strides[0] * self.path, -FARTHEST, FARTHEST)
+            rest = replace(self, strides=self.strides[1:])
+            if self.best is not None and np.abs(stride - self.best).max() < narrowest:
+                return rest.next_point(narrowest, patience)
             # where it pays, the search begins anew from there
-            return target, replace(self, strides=self.strides[1:], radius=1.0)
+            return stride, replace(rest, radius=1.0)
         return target, self
 
     def _with_end(self, at: Array, gap: float) -> _Search:

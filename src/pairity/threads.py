@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from itertools import pairwise
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 _BLOCKS_PER_THREAD = 3
 _SMALLEST_WORK = 800_000  # a few milliseconds: less is not worth a thread
@@ -31,8 +34,22 @@ def n_threads() -> int:
     return os.cpu_count() or 1
 
 
-def pool() -> ThreadPoolExecutor:
-    """The threads that all kernels share; made when first needed, anew after a fork."""
+def run_all(tasks: Sequence[Callable[[], T]]) -> list[T]:
+    """Run the tasks on the shared threads and return what they return, in order.
+
+    All have ended when this returns or raises, since they write into the caller's arrays. Tasks
+    must not call this themselves: with every thread waiting for a task, none would be done.
+    """
+    if n_threads() == 1 or len(tasks) == 1:
+        return [task() for task in tasks]
+    shared = _shared_pool()
+    started = [shared.submit(task) for task in tasks]
+    wait(started)
+    return [future.result() for future in started]
+
+
+def _shared_pool() -> ThreadPoolExecutor:
+    """The threads that all share; made when first needed, anew after a fork."""
     global _pool
     with _lock:
         if _pool is None or _pool[0] != n_threads():
@@ -68,9 +85,4 @@ def run_blocks(kernel: Callable[..., None], bounds: NDArray[np.int64], *argument
         return
     marks = np.linspace(0.0, work[-1], threads * _BLOCKS_PER_THREAD + 1)[1:-1]
     cuts = np.unique(np.r_[0, np.searchsorted(work, marks), n_queries])
-    with ThreadPoolExecutor(threads) as pool:
-        done = [
-            pool.submit(kernel, int(first), int(last), *arguments) for first, last in pairwise(cuts)
-        ]
-        for block in done:
-            block.result()
+    run_all([partial(kernel, int(first), int(last), *arguments) for first, last in pairwise(cuts)])

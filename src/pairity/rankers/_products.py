@@ -7,7 +7,8 @@ depend on the number of threads, so neither does the result.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -16,20 +17,40 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from pairity.columns import Features
-from pairity.threads import pool
+from pairity.threads import run_all
 
 _BLOCK_ENTRIES = 1_000_000
 
 
-def one_blas_thread() -> Any:
-    """A context in which BLAS uses the calling thread only."""
-    return _controller().limit(limits=1, user_api="blas")
+class _OneBlasThread:
+    """Holds BLAS to one thread from the first to enter to the last to leave.
+
+    The limit is the process's, so fits that overlap on several threads must share it: each
+    restoring what it found would leave the limit in place for good.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._inside = 0
+        self._controller: Any = None
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                if self._controller is None:  # looking what is loaded takes milliseconds
+                    self._controller = ThreadpoolController()
+                self._limit = self._controller.limit(limits=1, user_api="blas")
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.restore_original_limits()
 
 
-@cache
-def _controller() -> Any:
-    """What threadpoolctl found loaded; looking takes milliseconds, so it looks once."""
-    return ThreadpoolController()
+one_blas_thread = _OneBlasThread()
 
 
 def times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -42,7 +63,7 @@ def times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.float64]:
     def fill(rows: slice) -> None:
         result[rows] = X[rows] @ vector
 
-    list(pool().map(fill, blocks))
+    run_all([partial(fill, rows) for rows in blocks])
     return result
 
 
@@ -51,7 +72,7 @@ def transposed_times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.flo
     blocks = _blocks(X)
     if len(blocks) == 1:
         return np.asarray(X.T @ vector)
-    parts = list(pool().map(lambda rows: vector[rows] @ X[rows], blocks))
+    parts = run_all([partial(lambda rows: vector[rows] @ X[rows], rows) for rows in blocks])
     return np.asarray(np.sum(parts, axis=0))
 
 

@@ -25,6 +25,7 @@ from pairity.rankers._products import one_blas_thread, times, transposed_times
 _MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
 _ROUNDING = 1e-7  # below about this gradient the loss no longer tells two points apart
 _BLOCK = 65_536  # rows per block where a centred copy is needed
+_WHITENING_ENTRIES = 4_000_000  # of the dense part of X that it is estimated from, at most
 _WHITENING_ROWS = 100  # rows per feature that the preconditioner is estimated from
 
 
@@ -62,8 +63,8 @@ class LinearRanker(RankingEstimator):
     -----
     The problem is convex, so there is nothing to seed: the result is the minimum, whatever the
     start, to `tol`. L-BFGS runs in coordinates whitened by an approximate Hessian, estimated from
-    a part of the queries; it needs a few passes over X, which is neither copied nor standardised
-    in memory, and may be sparse.
+    a part of the queries; it needs a few passes over X, which is neither copied as a whole nor
+    standardised in memory, and may be sparse.
 
     Examples
     --------
@@ -99,10 +100,11 @@ class LinearRanker(RankingEstimator):
         self._check_parameters()
         require_preferences(queries)
         self.n_features_in_ = int(queries.X.shape[1])
-        warm = isinstance(previous, LinearRanker) and hasattr(previous, "_beta")
-        scale = previous._scale if warm else _standard_deviations(queries)
-        start = previous._beta if warm else np.zeros(self.n_features_in_)
-        with one_blas_thread():
+        scale = _standard_deviations(queries)
+        start = np.zeros(self.n_features_in_)
+        if getattr(previous, "coef_", start[:0]).shape == start.shape:
+            start = np.where(np.isfinite(scale), previous.coef_ * np.nan_to_num(scale), 0.0)
+        with one_blas_thread:
             problem = _Problem(queries, table, scale, self.alpha)
             found = _minimise(problem, start, self.tol, self.max_iter)
         if not found.converged:
@@ -140,7 +142,7 @@ class LinearRanker(RankingEstimator):
         array of shape (n_changes, n_items)
         """
         moved = np.empty((len(changes), queries.n_items))
-        with one_blas_thread():
+        with one_blas_thread:
             problem = _Problem(queries, table, self._scale, self.alpha)
             whitening = problem.whitening(self._beta)
             scores = problem.scores(self._beta)
@@ -156,7 +158,7 @@ class LinearRanker(RankingEstimator):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_items,), in the order of the rows."""
         check_is_fitted(self, "coef_")
-        with one_blas_thread():
+        with one_blas_thread:
             return times(read_features(self, X), self.coef_)
 
     def _check_parameters(self) -> None:
@@ -259,7 +261,9 @@ class _Whitening:
         """
         n_features = len(scale)
         wanted = max(_WHITENING_ROWS * min(n_features, _MOST_WHITENED), 2000)
-        step = max(1, queries.n_items // wanted)
+        if n_features <= _MOST_WHITENED:
+            wanted = min(wanted, _WHITENING_ENTRIES // n_features)
+        step = -(-queries.n_items // wanted)
         part = queries if step == 1 else queries.take(np.arange(0, queries.n_queries, step))
         weight = total_weight(part, table)
         if weight == 0.0:  # no pair in the part that was drawn
@@ -312,8 +316,8 @@ class _Minimum:
 def _minimise(problem: _Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> _Minimum:
     """L-BFGS in whitened coordinates, scaled so that its first, unit step is Newton's.
 
-    Below a gradient of about 1e-8 the loss no longer tells two points apart; a tighter `tol` is
-    reached by Newton steps on the gradient alone.
+    Below a gradient of about `_ROUNDING` the loss no longer tells two points apart; a tighter `tol`
+    is reached by Newton steps on the gradient alone, as far as rounding lets them.
     """
     whitening = problem.whitening(start)
     loss, of_beta = problem.evaluate(start)
@@ -382,6 +386,7 @@ def _moments(
         centred = sp.csr_array((X.data - mean[X.indices], X.indices, X.indptr), shape=X.shape)
         stored = sp.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
         absent = 1.0 - np.asarray(stored.T @ weight)  # the weight of a column's zeros
+        absent[absent < 1e-12] = 0.0
         variance = np.asarray(centred.multiply(centred).T @ weight) + absent * mean**2
     else:
         variance = np.zeros(X.shape[1])
