@@ -105,7 +105,7 @@ class DampedStep:
         Rounds in a row without progress (2 % of the gaps) after which to give up.
     """
 
-    slope: float = 0.1
+    slope: float = 0.03
     radius: float = 4.0
     narrowest: float = 1e-4
     patience: int = 8
