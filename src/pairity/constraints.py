@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from pairity.exceptions import ConstraintError
 from pairity.pairs import Average, PairKind, cell_counts, cell_sums, mean_over_queries
 from pairity.queries import Queries
 
-Pair = tuple[str, str]
+Cells = Literal["across", "within", "groups"]
 
 
 class Constraint(ABC):
@@ -150,7 +150,7 @@ class PairwiseConstraint(Constraint):
     soft: bool = False
 
     pairs: ClassVar[PairKind] = "preference"
-    by_group: ClassVar[bool] = False
+    cells: ClassVar[Cells] = "across"
     has_reference: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -192,9 +192,17 @@ class PairwiseConstraint(Constraint):
         self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> NDArray[np.float64]: ...
 
-    @abstractmethod
+    @property
+    def by_group(self) -> bool:
+        """Whether there is one entry per group rather than per cell."""
+        return self.cells == "groups"
+
     def _everything(self, n_groups: int) -> NDArray[np.bool_]:
-        """The cells that the constraint compares where `only` says nothing."""
+        """The entries that the constraint compares where `only` says nothing."""
+        if self.by_group:
+            return np.ones(n_groups, dtype=bool)
+        inside = np.eye(n_groups, dtype=bool)
+        return inside if self.cells == "within" else ~inside
 
     def shares(self, queries: Queries) -> NDArray[np.float64]:
         """P: the share of all pairs that lies in each cell (row, for one λ per group)."""
@@ -240,16 +248,11 @@ class PairwiseConstraint(Constraint):
         for entry in self.only:
             for index in self._cells_of(entry, groups):
                 chosen[index] = True
-        if self.pairs == "preference" and not self._crosses and chosen.sum() < 2:
+        if self.pairs == "preference" and self.cells != "across" and chosen.sum() < 2:
             raise ConstraintError(
                 f"only={list(self.only)!r} leaves {int(chosen.sum())} group; a comparison needs 2."
             )
         return chosen
-
-    @property
-    def _crosses(self) -> bool:
-        """Whether the constraint compares across groups, cell against mirror."""
-        return not self.by_group and not bool(self._everything(2)[0, 0])
 
     def _targets(self, groups: tuple[str, ...]) -> NDArray[np.float64]:
         targets = np.zeros(self._everything(len(groups)).shape)
@@ -261,7 +264,7 @@ class PairwiseConstraint(Constraint):
         return targets
 
     def _cells_of(self, entry: Any, groups: tuple[str, ...]) -> list[tuple[int, ...]]:
-        if self._crosses:
+        if self.cells == "across":
             if isinstance(entry, str) or len(entry) != 2 or str(entry[0]) == str(entry[1]):
                 raise ConstraintError(
                     f"{entry!r} is not a pair of groups. {type(self).__name__} compares two "
@@ -306,9 +309,6 @@ class StatisticalParity(PairwiseConstraint):
     ) -> NDArray[np.float64]:
         return mean_over_queries(sums, counts, weight, self.average) - 0.5
 
-    def _everything(self, n_groups: int) -> NDArray[np.bool_]:
-        return ~np.eye(n_groups, dtype=bool)
-
 
 @dataclass(frozen=True, repr=False)
 class InterGroup(PairwiseConstraint):
@@ -327,9 +327,6 @@ class InterGroup(PairwiseConstraint):
     ) -> NDArray[np.float64]:
         return _less_overall(sums, counts, weight, self.average)
 
-    def _everything(self, n_groups: int) -> NDArray[np.bool_]:
-        return ~np.eye(n_groups, dtype=bool)
-
 
 @dataclass(frozen=True, repr=False)
 class IntraGroup(PairwiseConstraint):
@@ -339,14 +336,12 @@ class IntraGroup(PairwiseConstraint):
     """
 
     name: ClassVar[str] = "intra"
+    cells: ClassVar[Cells] = "within"
 
     def _delta(
         self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         return _less_overall(sums, counts, weight, self.average)
-
-    def _everything(self, n_groups: int) -> NDArray[np.bool_]:
-        return np.eye(n_groups, dtype=bool)
 
 
 @dataclass(frozen=True, repr=False)
@@ -360,16 +355,13 @@ class Marginal(PairwiseConstraint):
     """
 
     name: ClassVar[str] = "marginal"
-    by_group: ClassVar[bool] = True
+    cells: ClassVar[Cells] = "groups"
 
     def _delta(
         self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         rows = mean_over_queries(sums.sum(axis=-1), counts.sum(axis=-1), weight, self.average)
         return rows - _overall(sums, counts, weight, self.average)[..., None]
-
-    def _everything(self, n_groups: int) -> NDArray[np.bool_]:
-        return np.ones(n_groups, dtype=bool)
 
 
 @dataclass(frozen=True, repr=False)
