@@ -162,6 +162,7 @@ def test_names_reach_the_catalogue():
     ("bad", "facts"),
     [
         ("parity", ["'parity'", "'inter'"]),
+        ("Inter-Group", ["Did you mean 'inter'?"]),
         (InterGroup, ["InterGroup()", "instance"]),
         (3, ["3", "'inter'"]),
     ],

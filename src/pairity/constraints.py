@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -291,7 +292,7 @@ class StatisticalParity(PairwiseConstraint):
     .. math:: \Delta_{kl} = R_{kl} - \tfrac12, \quad k \ne l
 
     with R_kl the mean of the predicted pair label over *all* ordered pairs of an item in group k
-    and one in group l.
+    and one in group l. Parameters are those of `PairwiseConstraint`: average, only, target, soft.
 
     Examples
     --------
@@ -318,6 +319,7 @@ class InterGroup(PairwiseConstraint):
 
     with A_kl the share of preference pairs put in the right order among those whose preferred
     item is in group k and whose other item is in group l, and A that of all preference pairs.
+    Parameters are those of `PairwiseConstraint`: average, only, target, soft.
     """
 
     name: ClassVar[str] = "inter"
@@ -333,6 +335,8 @@ class IntraGroup(PairwiseConstraint):
     r"""Preferences inside each group are respected equally often.
 
     .. math:: \Delta_{kk} = A_{kk} - A
+
+    Parameters are those of `PairwiseConstraint`: average, only, target, soft.
     """
 
     name: ClassVar[str] = "intra"
@@ -351,7 +355,8 @@ class Marginal(PairwiseConstraint):
     .. math:: \Delta_k = A_{k\cdot} - A
 
     with A_k· the share put in the right order among preference pairs whose preferred item is in
-    group k. One multiplier per group.
+    group k. One multiplier per group. Parameters are those of `PairwiseConstraint`: average, only,
+    target, soft.
     """
 
     name: ClassVar[str] = "marginal"
@@ -398,8 +403,10 @@ def as_constraint(constraint: Any) -> Constraint:
     if isinstance(constraint, str):
         if constraint in CATALOGUE:
             return CATALOGUE[constraint]()
+        close = get_close_matches(constraint.lower(), CATALOGUE, 1, 0.5)
+        meant = f" Did you mean {close[0]!r}?" if close else ""
         raise ConstraintError(
-            f"There is no constraint named {constraint!r}. Choose one of "
+            f"There is no constraint named {constraint!r}.{meant} Choose one of "
             f"{', '.join(map(repr, CATALOGUE))}, a Constraint, or a function."
         )
     if isinstance(constraint, type) and issubclass(constraint, Constraint):
