@@ -98,7 +98,8 @@ class DampedStep:
     slope : float
         How much a gap is expected to move per unit of the exponent, where nothing is known.
     radius : float
-        The longest first step, in units of the exponent.
+        The longest first step of any one entry, in units of the exponent. Weights saturate entry
+        by entry: one that jumps far out no longer responds, and the search would be stuck there.
     narrowest : float
         Bracket or radius below which nothing more is to be found.
     patience : int
@@ -106,7 +107,7 @@ class DampedStep:
     """
 
     slope: float = 0.03
-    radius: float = 4.0
+    radius: float = 3.0
     narrowest: float = 1e-4
     patience: int = 8
 
@@ -119,9 +120,8 @@ class DampedStep:
         """A search that has seen nothing yet."""
         contrasts = Contrasts.of(violation)
         units = np.where(np.ravel(scale) > 0, np.ravel(scale), 1.0)
-        radius = self.radius * float(np.sqrt(len(contrasts.first)))
         prior = self.slope * contrasts.matrix()
-        return _Search(contrasts, units, prior, prior, radius)
+        return _Search(contrasts, units, prior, prior, self.radius)
 
     def step(
         self, lambda_: Array, violation: Array, state: _Search, jacobian: Jacobian | None = None
@@ -176,7 +176,7 @@ class _Search:
             given = told(self.jacobian)
             return replace(new, best=at, gaps=gaps, jacobian=given, at_first=_size(gaps))
         move = at - self.best
-        size = float(np.linalg.norm(move))
+        size = float(np.abs(move).max())
         learnt = _broyden(self.jacobian, move, gaps - self.gaps)
         before, after = _size(self.gaps), _size(gaps)
         new = replace(new, stalled=0 if after < 0.98 * before else self.stalled + 1)
@@ -251,10 +251,10 @@ class _Search:
         damping = (1e-2 * sizes[0]) ** 2
         while True:
             move = -(right.T @ (sizes / (sizes**2 + damping) * along))
-            if np.linalg.norm(move) <= self.radius:
+            if np.abs(move).max() <= self.radius:
                 break
             damping *= 2.0
-        size = np.linalg.norm(move)
+        size = np.abs(move).max()
         if flat:
             move *= self.radius / size
         elif self.jacobian is self.prior:  # a guess is no reason to creep
