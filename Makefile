@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= auto
 
-.PHONY: help demo test check format benchmark clean
+.PHONY: help demo test base check format benchmark clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*## /\t/'
@@ -25,6 +25,11 @@ demo: $(VENV)/.base  ## train the plain and the fair ranker on built-in data and
 test: check  ## lint, types, and all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
+base:  ## the tests with the base install only, in an environment of its own: no engine is there
+	test -x $(VENV)-base/bin/python || $(PYTHON) -m venv $(VENV)-base
+	$(VENV)-base/bin/python -m pip install --quiet --editable ".[test]"
+	$(VENV)-base/bin/python -m pytest --numprocesses $(WORKERS)
+
 check: $(VENV)/.dev  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -38,5 +43,5 @@ benchmark: $(VENV)/.dev  ## print the speed table of the README; takes some minu
 	$(BIN)/python -m benchmarks
 
 clean:  ## remove the environment and all caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-base .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

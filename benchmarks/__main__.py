@@ -1,22 +1,23 @@
-"""Run every benchmark and write what it prints to benchmarks/RESULTS.md.
+"""Run benchmarks and write what they print to benchmarks/RESULTS.md, section by section.
 
-make benchmark                 everything (some minutes, on an otherwise idle machine)
-python -m benchmarks kernel    one of them, printed only
+make benchmark                 everything (half an hour, on an otherwise idle machine)
+python -m benchmarks kernel    one of them; its section is replaced
 """
 
 import platform
+import re
 import sys
 from pathlib import Path
 
 import numba
 import numpy as np
 
-from benchmarks import fair, kernel, linear, long_list, scaling, startup
+from benchmarks import boosting, fair, kernel, linear, long_list, scaling, startup, trees
 from pairity.threads import n_threads
 
 ALL = {
     module.__name__.rpartition(".")[2]: module
-    for module in (kernel, long_list, linear, fair, scaling, startup)
+    for module in (kernel, long_list, linear, fair, scaling, startup, trees, boosting)
 }
 
 
@@ -30,13 +31,15 @@ def main() -> None:
         f"same run on the same data.\n\n{n_threads()} threads, {platform.machine()}, "
         f"Python {platform.python_version()}, NumPy {np.__version__}, Numba {numba.__version__}.\n"
     )
-    parts = [head]
+    page = Path(__file__).with_name("RESULTS.md")
+    parts = dict(re.findall(r"^(## .*?)\n\n(.*?)(?=\n## |\Z)", page.read_text(), re.M | re.S))
     for name in chosen or ALL:
-        part = f"## {ALL[name].TITLE}\n\n{ALL[name].run()}\n"
-        print(part, flush=True)
-        parts.append(part)
-    if not chosen:
-        Path(__file__).with_name("RESULTS.md").write_text("\n".join(parts))
+        title, body = f"## {ALL[name].TITLE}", ALL[name].run() + "\n"
+        print(f"{title}\n\n{body}", flush=True)
+        parts[title] = body
+    titles = [f"## {module.TITLE}" for module in ALL.values()]
+    sections = [f"{title}\n\n{parts[title]}" for title in titles if title in parts]
+    page.write_text("\n".join([head, *sections]))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pairity import DampedStep, FairRanker, InterGroup, LinearRanker, PlainStep, StatisticalParity
-from pairity.algorithm import Outcome, make_weigher, response, reweight, weight_table
+from pairity.algorithm import Outcome, foresight, make_weigher, reweight, weight_table
 from pairity.constraints import CATALOGUE, Contrasts, as_constraint, spread
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
@@ -199,10 +199,19 @@ GRID = [
 TOLERANCE = 0.01
 
 
-@pytest.mark.parametrize("setting", GRID, ids=lambda setting: "-".join(map(str, setting.values())))
+STRONG = [
+    dict(n_groups=n_groups, strength=2.0, separation=2.0, n_labels=2, random_state=seed)
+    for n_groups in (2, 3)
+    for seed in (1, 2, 3, 4)
+]
+
+
+@pytest.mark.parametrize(
+    "setting", [*GRID, *STRONG], ids=lambda setting: "-".join(map(str, setting.values()))
+)
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_damped_beats_plain_in_a_quarter_of_the_retrainings(name, setting):
-    queries = make_biased_ranking(40, 40, n_features=6, random_state=0, **setting).queries()
+    queries = make_biased_ranking(40, 40, n_features=6, **{"random_state": 0} | setting).queries()
 
     def run(solver, n_rounds):
         return reweight(
@@ -211,8 +220,7 @@ def test_damped_beats_plain_in_a_quarter_of_the_retrainings(name, setting):
         )  # fmt: skip
 
     plain, damped = run(PlainStep(), 40), run(DampedStep(), 10)
-    # where neither comes within the tolerance, the hard violation is only known to its own noise
-    assert damped.best.worst <= max(plain.best.worst, TOLERANCE) + 0.1 * TOLERANCE
+    assert damped.best.worst <= max(plain.best.worst, TOLERANCE)
     assert len(damped.rounds) - 1 <= (len(plain.rounds) - 1) / 4
 
 
@@ -288,13 +296,13 @@ def test_damped_gives_up_where_nothing_moves():
     assert len(seen) < 15
 
 
-def test_response_is_the_derivative_of_retraining():
+def test_foresight_is_what_retraining_brings():
     data = make_biased_ranking(150, 30, separation=2.0, random_state=0)
     queries, constraint = data.queries(), StatisticalParity()
     weigher = make_weigher(constraint, queries, (2, 2), "preference", "indicator")
     lambda_ = np.array([[0.0, -0.3], [0.2, 0.0]])
     model = LinearRanker().fit_pairs(queries, weigher.table(lambda_))
-    ours = response(model, queries, constraint, weigher, lambda_)
+    foreseen = foresight(model, queries, constraint, weigher, lambda_)
     contrast = Contrasts.of(constraint.violation(queries, model.predict(queries.X))).matrix()
     for entry in (1, 2):
         gaps = []
@@ -304,8 +312,10 @@ def test_response_is_the_derivative_of_retraining():
             refit = LinearRanker().fit_pairs(queries, weigher.table(moved))
             violation = constraint.violation(queries, refit.predict(queries.X))
             gaps.append(contrast @ np.nan_to_num(violation).ravel())
-        expected = gaps[0] - gaps[1]
-        np.testing.assert_allclose((contrast @ ours)[:, entry], expected, rtol=0.2)
+        step = np.zeros((2, 2))
+        step.flat[entry] = 0.5
+        ours = contrast @ (foreseen(step) - foreseen(-step)).ravel()
+        np.testing.assert_allclose(ours, gaps[0] - gaps[1], rtol=0.2)
 
 
 def test_outcomes_are_sentences():

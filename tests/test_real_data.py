@@ -94,6 +94,5 @@ def test_web_pages_in_five_groups(shared_data):
     X = np.sign(X) * np.log1p(np.abs(X))
     queries = Queries.from_arrays(X, y >= 2, qid=qid, sensitive_features=group)
     assert queries.n_groups == 5
-    with pytest.warns(TargetNotReachedWarning):
-        model = FairRanker(LinearRanker(alpha=1e-3), "statistical", max_rounds=15).fit(**queries)
-    assert model.violation_ < 0.6 * model.history_[0].worst
+    model = FairRanker(LinearRanker(alpha=1e-3), "statistical", max_rounds=15).fit(**queries)
+    assert model.violation_ <= 0.01 < model.history_[0].worst

@@ -7,10 +7,11 @@ K × K table is all that is learnt about the data.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -25,11 +26,12 @@ from pairity.constraints import (
     spread,
     worst_gap,
 )
-from pairity.exceptions import ConstraintError, InputError
+from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
 from pairity.pairs import mean_auc
 from pairity.queries import Queries
 from pairity.rankers.base import Ranker
-from pairity.solvers import FARTHEST, Solver
+from pairity.schedules import DualAscent
+from pairity.solvers import FARTHEST, Foresight, Solver
 
 PairOrders = Literal["preference", "both"]
 Weighting = Literal["indicator", "closed-form"]
@@ -167,35 +169,45 @@ def make_weigher(
     return Weigher(constraint.shares(queries), constraint.has_reference, pairs)  # type: ignore[arg-type]
 
 
-def response(
+def foresight(
     model: Any, queries: Queries, constraint: Constraint, weigher: Weigher, lambda_: Array
-) -> Array:
-    """dΔ/dλ at a fitted ranker that can tell how its scores follow the weights.
+) -> Foresight:
+    """How Δ would follow λ from a fitted ranker that can tell how its scores follow the weights.
 
-    The scores' response is differentiated exactly; the hard violation, which has steps, is
-    differenced over half a unit of the exponent to either side, on a part of the queries.
+    The weights follow λ exactly, as far as each entry of λ moves its own; the scores are taken to
+    move evenly with the weights; the hard violation, which has steps, is measured on the scores
+    so moved, on a part of the queries.
 
     Returns
     -------
-    array of shape (λ.size, λ.size), zero for entries that are not compared
+    callable, from a change of λ to the change of Δ
     """
     every = max(1, queries.n_items // _RESPONSE_ITEMS)
     part = queries if every == 1 else queries.take(np.arange(0, queries.n_queries, every))
-    table = weigher.table(lambda_)
     scores = np.asarray(model.predict(part.X))
-    entries = np.flatnonzero(np.isfinite(constraint.violation(part, scores)))
-    steps = np.zeros((len(entries), *lambda_.shape))
-    for step, entry in zip(steps, entries, strict=True):
-        step.flat[entry] = _RESPONSE_STEP * weigher.scale.flat[entry]
-    changes = [
-        (weigher.table(lambda_ + step) - weigher.table(lambda_ - step)) / 2 for step in steps
-    ]
-    moves = model.response(part, table, np.array(changes))
-    jacobian = np.zeros((lambda_.size, lambda_.size))
-    for entry, step, move in zip(entries, steps, moves, strict=True):
-        up, down = (constraint.violation(part, scores + sign * move) for sign in (1.0, -1.0))
-        jacobian[:, entry] = (up - down).ravel() / (2.0 * step.flat[entry])
-    return np.nan_to_num(jacobian)
+    now = constraint.violation(part, scores)
+    entries = np.flatnonzero(np.isfinite(now))
+    table = weigher.table(lambda_)
+    units = np.zeros((len(entries), *lambda_.shape))
+    for unit, entry in zip(units, entries, strict=True):
+        unit.flat[entry] = 1.0
+    steps = _RESPONSE_STEP * weigher.scale * units
+    changes = np.array(
+        [(weigher.table(lambda_ + step) - weigher.table(lambda_ - step)) / 2 for step in steps]
+    )
+    moves = model.response(part, table, changes)
+    lengths = np.maximum(np.sum(changes**2, axis=(1, 2)), 1e-300)
+
+    @lru_cache(maxsize=4096)  # a search comes back to the same values of an entry
+    def share(at: int, change: float) -> float:
+        weights = weigher.table(lambda_ + change * units[at])
+        return float(np.sum((weights - table) * changes[at]) / lengths[at])
+
+    def foreseen(change: Array) -> Array:
+        shares = np.array([share(at, value) for at, value in enumerate(change.flat[entries])])
+        return np.nan_to_num(constraint.violation(part, scores + shares @ moves) - now)
+
+    return foreseen
 
 
 def reweight(
@@ -209,7 +221,9 @@ def reweight(
     measured_on: Queries | None = None,
     pairs: str = "preference",
     weighting: str = "indicator",
+    schedule: str = "retrain",
     on_round: Callable[[Round], None] | None = None,
+    fit_params: Mapping[str, Any] | None = None,
 ) -> Solution:
     """Algorithm 1 around any ranker.
 
@@ -219,8 +233,13 @@ def reweight(
         To train on.
     measured_on : Queries, optional
         Where the violation is measured; the training queries by default.
+    schedule : {"retrain", "interleaved"}
+        Whether the ranker is trained anew for every λ, or λ moves inside one run (`DualAscent`),
+        which is repeated from where it ended only as long as that helps.
     on_round : callable, optional
         Told of every round as it ends.
+    fit_params : mapping, optional
+        Handed on to every fit of the ranker, such as an engine's evaluation sets.
 
     Notes
     -----
@@ -240,14 +259,25 @@ def reweight(
     rounds: list[Round] = []
     best: tuple[Round, Any] | None = None
     outcome = Outcome.ROUNDS_EXHAUSTED if max_rounds else Outcome.NO_ROUNDS
+    interleaved = schedule == "interleaved" and max_rounds > 0
     number = 0
     try:
-        for number in range(max_rounds + 1):  # round 0 is the plain ranker
+        for number in range(int(interleaved), max_rounds + 1):  # round 0 is the plain ranker
             began = time.perf_counter()
             fresh = clone(ranker, safe=False)
-            fresh.fit_pairs(queries, weigher.table(lambda_), previous=model)
-            model = fresh
-            scores = _scores(model, target)
+            with _named_failures(fresh, number, max_rounds, lambda_):
+                if interleaved:
+                    ascent = DualAscent(constraint, target, weigher.table, lambda_, weigher.scale)
+                    fresh.fit_following(
+                        queries, ascent, measured_on=measured_on, **(fit_params or {})
+                    )
+                    lambda_ = ascent.lambda_
+                else:
+                    fresh.fit_pairs(
+                        queries, weigher.table(lambda_), previous=model, **(fit_params or {})
+                    )
+                model = fresh
+                scores = _scores(model, target)
             violation = constraint.violation(target, scores)
             if not np.isfinite(violation[np.isfinite(unranked)]).all():
                 raise ConstraintError(
@@ -268,10 +298,15 @@ def reweight(
             if ended.worst <= tolerance:
                 outcome = Outcome.WITHIN_TOLERANCE
                 break
-            jacobian = None
+            if interleaved:
+                if ended is not best[0]:
+                    outcome = Outcome.UNREACHABLE
+                    break
+                continue
+            foresee = None
             if hasattr(model, "response"):
-                jacobian = partial(response, model, queries, constraint, weigher, lambda_)
-            following, state = solver.step(lambda_, violation, state, jacobian)
+                foresee = partial(foresight, model, queries, constraint, weigher, lambda_)
+            following, state = solver.step(lambda_, violation, state, foresee)
             if following is not None:  # farther out, the weights no longer change
                 reach = FARTHEST * weigher.scale
                 following = np.clip(following, -reach, reach)
@@ -290,6 +325,21 @@ def reweight(
     if max_rounds and best[0].worst <= tolerance:
         outcome = Outcome.WITHIN_TOLERANCE
     return Solution(tuple(rounds), best[0], best[1], weigher.table(best[0].lambda_), outcome)
+
+
+@contextmanager
+def _named_failures(ranker: Any, number: int, max_rounds: int, lambda_: Array) -> Iterator[None]:
+    """Put the round and λ in front of a ranker's own failure; our errors are clear as they are."""
+    try:
+        yield
+    except (PairityError, MemoryError):
+        raise
+    except Exception as error:
+        shown = np.array2string(lambda_, precision=4, separator=", ").replace("\n", "")
+        raise TrainingError(
+            f"{type(ranker).__name__} failed in round {number} of at most {max_rounds} (0 is the "
+            f"plain ranker), with lambda = {shown}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _scores(model: Any, target: Queries) -> Array:

@@ -160,11 +160,7 @@ def as_features(X: Any) -> tuple[Features, tuple[str, ...] | None]:
     """
     table = _read(X, "X")
     if isinstance(table, nw.Series):
-        raise InputError(
-            f"Expected 2D array for X, got a single column of {len(table)} entries. Give a table "
-            "with one row per item and one column per feature: X.to_frame() where it is one "
-            "feature, X.to_frame().T where it is one item."
-        )
+        _raise_single_column(table)
     if sp.issparse(X):
         return _sparse_features(X), None
     names = None
@@ -183,6 +179,33 @@ def as_features(X: Any) -> tuple[Features, tuple[str, ...] | None]:
             label = repr(names[column]) if names else f"{column}"
             _raise_not_finite(int(bad.sum()), row, label, matrix[row, column])
     return matrix, names
+
+
+def as_raw_features(X: Any) -> tuple[Any, tuple[str, ...] | None]:
+    """Features for an engine that reads tables itself, and their column names.
+
+    Tables stay what they are, with their categories and missing values; sparse matrices become
+    CSR; anything else becomes a NumPy matrix of whatever its entries are.
+    """
+    table = _read(X, "X")
+    if isinstance(table, nw.DataFrame):
+        names = _feature_names(table)
+        _require_not_empty(len(table), len(names))
+        return table.to_native(), names
+    if isinstance(table, nw.Series):
+        _raise_single_column(table)
+    matrix: Any = X
+    if sp.issparse(X):
+        _require_not_empty(*matrix.shape)
+        return sp.csr_array(matrix), None
+    return _two_dimensional(X), None
+
+
+def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
+    """Some rows of a feature matrix or table, as the same kind of thing."""
+    if isinstance(X, (np.ndarray, sp.csr_array)):
+        return X[rows]
+    return nw.from_native(X, eager_only=True)[rows].to_native()
 
 
 def require_length(column: Column, n_rows: int, name: str) -> None:
@@ -432,6 +455,15 @@ def _table_features(table: nw.DataFrame[Any]) -> NDArray[np.float64]:
 
 
 def _dense_features(X: Any) -> NDArray[np.float64]:
+    array = _two_dimensional(X)
+    if array.dtype.kind in _NUMERIC:
+        with np.errstate(over="ignore"):
+            return np.asarray(array, dtype=np.float64)
+    columns = [to_floats(array[:, k], f"Column {k} of X") for k in range(array.shape[1])]
+    return np.column_stack(columns)
+
+
+def _two_dimensional(X: Any) -> Column:
     array = _matrix(X)
     if array.dtype.kind == "c":
         _raise_complex("X")
@@ -447,11 +479,7 @@ def _dense_features(X: Any) -> NDArray[np.float64]:
             f"Expected 2D array for X, got {array.ndim}D with shape {array.shape}. Reshape your "
             "data to one row per item and one column per feature."
         )
-    if array.dtype.kind in _NUMERIC:
-        with np.errstate(over="ignore"):
-            return np.asarray(array, dtype=np.float64)
-    columns = [to_floats(array[:, k], f"Column {k} of X") for k in range(array.shape[1])]
-    return np.column_stack(columns)
+    return array
 
 
 def _matrix(X: Any) -> Column:
@@ -505,6 +533,14 @@ def _require_not_empty(n_rows: int, n_columns: int) -> None:
             f"X has 0 feature(s) (shape=({n_rows}, 0)) while a minimum of 1 is required. "
             "Give at least one feature."
         )
+
+
+def _raise_single_column(series: nw.Series[Any]) -> NoReturn:
+    raise InputError(
+        f"Expected 2D array for X, got a single column of {len(series)} entries. Give a table "
+        "with one row per item and one column per feature: X.to_frame() where it is one "
+        "feature, X.to_frame().T where it is one item."
+    )
 
 
 def _raise_not_finite(count: int, row: int, column: str, value: float) -> NoReturn:

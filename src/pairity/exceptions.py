@@ -7,7 +7,9 @@
         InputError (ValueError)    the data at the door: what is wrong, where, what to do
           ConstraintError          a constraint that this data or this setting cannot carry
           NotNumbersError (TypeError)       text or objects where numbers are needed
+        TrainingError (RuntimeError)      a ranker's own failure, with the round it happened in
         MissingExtraError (ImportError)   an optional library is not installed
+        ContractError (AssertionError)    a ranker that `pairity.testing` found at fault
     UserWarning
       PairityWarning               everything we warn of
         TargetNotReachedWarning    the fit ended above its tolerance
@@ -31,8 +33,28 @@ class NotNumbersError(InputError, TypeError):
     """Something else where numbers are needed; a TypeError, as scikit-learn has it."""
 
 
+class TrainingError(PairityError, RuntimeError):
+    """A ranker failed; the message says in which round, and its own error stands behind it."""
+
+
 class MissingExtraError(PairityError, ImportError):
     """An optional library is needed; the message has the line that installs it."""
+
+
+class ContractError(PairityError, AssertionError):
+    """A ranker lacks properties that every ranker must have.
+
+    Attributes
+    ----------
+    properties : tuple of str, their names
+    """
+
+    def __init__(self, message: str, properties: tuple[str, ...] = ()) -> None:
+        super().__init__(message, properties)
+        self.properties = properties
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class PairityWarning(UserWarning):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -16,11 +18,13 @@ from sklearn.utils.validation import check_is_fitted
 from pairity.algorithm import Outcome, Round, Solution, reweight
 from pairity.constraints import Constraint, as_constraint
 from pairity.exceptions import InputError, TargetNotReachedWarning
+from pairity.exports import export_pairs
 from pairity.pair_weights import PairWeights
 from pairity.progress import Progress
 from pairity.queries import Queries, require_groups, require_preferences
 from pairity.rankers._estimators import RankingEstimator, read_features, remember_features
-from pairity.rankers.linear import LinearRanker
+from pairity.rankers.adapters import as_ranker
+from pairity.schedules import as_schedule
 from pairity.solvers import as_solver
 
 _NEEDED = ("X", "y", "qid", "sensitive_features")
@@ -35,8 +39,10 @@ class FairRanker(RankingEstimator):
 
     Parameters
     ----------
-    ranker : Ranker, default=LinearRanker()
-        What to train; see `pairity.rankers.base.Ranker`.
+    ranker : default=LinearRanker()
+        What to train: an `LGBMRanker`, `XGBRanker`, `CatBoostRanker`, PyTorch module or
+        scikit-learn regressor, configured as you like it (see `pairity.rankers.adapters`), or
+        anything that follows `pairity.rankers.base.Ranker`.
     constraint : str, Constraint or callable, default="inter"
         What to even out: "statistical", "inter", "intra", "marginal", an object such as
         ``InterGroup(average="pair")``, or a function of (queries, scores); see
@@ -52,6 +58,10 @@ class FairRanker(RankingEstimator):
         With both orders the intra-group constraint cannot be trained.
     weighting : {"indicator", "closed-form"}, default="indicator"
         Whether λ itself is the exponent of a pair's weight, or λ scaled as in Proposition 1.
+    schedule : {"retrain", "interleaved"}, default="retrain"
+        Whether the ranker is trained anew for every λ, or λ moves between the trees of one
+        training run (`pairity.schedules.DualAscent`), which LightGBM and XGBoost allow. The
+        solver plays no part in that.
     validation : float, Queries or mapping, optional
         Queries on which the violation is measured and driven down: a share to hold out (by
         query), or data given. By default the training queries.
@@ -76,6 +86,9 @@ class FairRanker(RankingEstimator):
     -----
     Items without a group take part in training with weight 1, and are left out of the constraint.
     Ctrl-C ends the fit with the best round so far.
+
+    Cross-validate by query, with scikit-learn's ``GroupKFold`` and ``groups=qid``: folds that cut
+    queries, such as those of ``KFold``, silently drop the pairs between their parts.
 
     References
     ----------
@@ -105,6 +118,7 @@ class FairRanker(RankingEstimator):
         solver: Any = "damped",
         pairs: str = "preference",
         weighting: str = "indicator",
+        schedule: str = "retrain",
         validation: Any = None,
         progress: Any = "auto",
         random_state: Any = None,
@@ -116,6 +130,7 @@ class FairRanker(RankingEstimator):
         self.solver = solver
         self.pairs = pairs
         self.weighting = weighting
+        self.schedule = schedule
         self.validation = validation
         self.progress = progress
         self.random_state = random_state
@@ -129,6 +144,7 @@ class FairRanker(RankingEstimator):
         sensitive_features: Any,
         sample_weight: Any = None,
         query_weight: Any = None,
+        **fit_params: Any,
     ) -> Self:
         """Train until the violation is within the tolerance.
 
@@ -141,19 +157,25 @@ class FairRanker(RankingEstimator):
         sample_weight : item weights of shape (n_items,), optional
             A pair weighs the product of its items' weights.
         query_weight : one weight per query, as a column or a mapping, optional
+        **fit_params
+            Handed on to the ranker's engine in every round, under the engine's own names:
+            ``eval_set`` with ``eval_qid``, ``callbacks``, and so on.
         """
         self._check_parameters()
+        ranker = as_ranker(self.ranker)
+        schedule = as_schedule(self.schedule, ranker)
+        raw = bool(getattr(ranker, "raw_features", False))
         constraint, solver = as_constraint(self.constraint), as_solver(self.solver)
         progress = Progress(int(self.max_rounds) + 1, "Reweighting", self.progress)
         remember_features(self, X, y)
         queries = Queries.from_arrays(
             X, y, qid=qid, sensitive_features=sensitive_features,
-            sample_weight=sample_weight, query_weight=query_weight,
+            sample_weight=sample_weight, query_weight=query_weight, raw=raw,
         )  # fmt: skip
         if queries.X is None:
             raise InputError("X is None, but a ranker learns from features. Give one row per item.")
         require_groups(queries)
-        train, measured_on = self._split(queries)
+        train, measured_on = self._split(queries, raw)
         require_preferences(train)
         constraint.check(train)
         if measured_on is not None:
@@ -163,7 +185,7 @@ class FairRanker(RankingEstimator):
         with progress:
             solution = reweight(
                 train,
-                LinearRanker() if self.ranker is None else self.ranker,
+                ranker,
                 constraint,
                 solver,
                 max_rounds=int(self.max_rounds),
@@ -171,8 +193,11 @@ class FairRanker(RankingEstimator):
                 measured_on=measured_on,
                 pairs=self.pairs,
                 weighting=self.weighting,
+                schedule=schedule,
                 on_round=lambda ended: progress.advance(ended.number + 1, _note(ended)),
+                fit_params=fit_params,
             )
+        self._trained_on = _without_features(train, queries)
         self.ranker_ = solution.model
         self.outcome_ = solution.outcome
         self.pair_weights_ = PairWeights(solution.table, queries.groups)
@@ -186,7 +211,42 @@ class FairRanker(RankingEstimator):
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_items,), in the order of the rows; no group is needed."""
         check_is_fitted(self, "ranker_")
-        return np.asarray(self.ranker_.predict(read_features(self, X)), dtype=np.float64)
+        raw = bool(getattr(self.ranker_, "raw_features", False))
+        features = read_features(self, X, raw=raw)
+        return np.asarray(self.ranker_.predict(features), dtype=np.float64)
+
+    def export_pairs(
+        self,
+        path: str | os.PathLike[str],
+        data: Mapping[str, Any] | None = None,
+        *,
+        format: str | None = None,  # noqa: A002 - what everybody calls it
+        block: int = 1_000_000,
+    ) -> None:
+        """Write the training pairs with their learnt weights, for any other tool to train on.
+
+        Parameters
+        ----------
+        path : str or path
+            A file ending in ``.parquet``, or in ``.pairs`` or ``.tsv`` for CatBoost's own format;
+            written whole or not at all.
+        data : Queries or mapping with y, qid and sensitive_features, optional
+            Other queries whose pairs to write; by default those that `fit` trained on, with the
+            row numbers of the table it was given.
+        format, block
+            As in `pairity.exports.export_pairs`, which says what is written.
+
+        Notes
+        -----
+        For this, a fitted model keeps the labels, query ids, groups and weights of its training
+        items (about 20 bytes each), also where it is pickled, but not their features.
+        """
+        check_is_fitted(self, "ranker_")
+        if data is None:
+            queries, rows = self._trained_on
+        else:
+            queries, rows = _read_data(data), None
+        export_pairs(queries, self.pair_weights_, path, format=format, rows=rows, block=block)
 
     def _check_parameters(self) -> None:
         tolerance: Any = self.tolerance
@@ -202,19 +262,8 @@ class FairRanker(RankingEstimator):
                 f"random_state is {self.random_state!r}; give a whole number, a NumPy RandomState "
                 "or None."
             ) from error
-        ranker = self.ranker
-        if isinstance(ranker, type):
-            raise InputError(
-                f"ranker is the class {ranker.__name__}. Pass an instance: {ranker.__name__}()."
-            )
-        if ranker is not None and not (hasattr(ranker, "fit_pairs") and hasattr(ranker, "predict")):
-            raise InputError(
-                f"{type(ranker).__name__} is not a ranker that pairity can train: it needs "
-                "fit_pairs(queries, table, previous=None) and predict(X). Use LinearRanker(), or "
-                "see pairity.rankers.base.Ranker."
-            )
 
-    def _split(self, queries: Queries) -> tuple[Queries, Queries | None]:
+    def _split(self, queries: Queries, raw: bool) -> tuple[Queries, Queries | None]:
         """The queries to train on, and those to measure on where they are others."""
         given = self.validation
         if given is None:
@@ -222,7 +271,7 @@ class FairRanker(RankingEstimator):
         if _is_number(given):
             return queries.split(float(given), self.random_state)
         with _about("validation"):
-            return queries, _read_validation(given, queries)
+            return queries, _read_validation(given, queries, raw)
 
     def _warn(self, solution: Solution, constraint: Constraint, measured: Queries) -> None:
         if solution.outcome in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
@@ -238,7 +287,29 @@ class FairRanker(RankingEstimator):
         )
 
 
-def _read_validation(given: Any, queries: Queries) -> Queries:
+def _without_features(train: Queries, queries: Queries) -> tuple[Queries, NDArray[np.int64] | None]:
+    """The training queries, light enough to keep, and the rows they had where some were held."""
+    rows = None
+    if train is not queries:
+        kept = set(train.query_ids.tolist())
+        ids = queries.query_ids.tolist()
+        rows = np.flatnonzero(np.fromiter((q in kept for q in ids), bool, len(ids))[queries.query])
+    return replace(train, X=None), rows
+
+
+def _read_data(data: Any) -> Queries:
+    """Queries whose features do not matter, from a mapping of what `fit` takes."""
+    if isinstance(data, Queries):
+        return data
+    if not isinstance(data, Mapping) or not set(_NEEDED[1:]) <= set(data):
+        raise InputError(
+            f"data is {type(data).__name__}. Give Queries, or a mapping with y, qid and "
+            "sensitive_features."
+        )
+    return Queries.from_arrays(**{**data, "X": None})
+
+
+def _read_validation(given: Any, queries: Queries, raw: bool) -> Queries:
     """Validation data that was handed in, with the training queries' numbering of groups."""
     if not isinstance(given, Mapping):
         raise InputError(
@@ -255,7 +326,7 @@ def _read_validation(given: Any, queries: Queries) -> Queries:
                 f"{wrong}. Give X, y, qid and sensitive_features, and sample_weight or "
                 "query_weight where there are weights."
             )
-        held = Queries.from_arrays(**held)
+        held = Queries.from_arrays(**held, raw=raw)
     if held.X is None:
         raise InputError("the queries have no features. Build them with X.")
     n_features = 0 if queries.X is None else queries.X.shape[1]

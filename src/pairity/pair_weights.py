@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from numbers import Real
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from pairity.columns import show
 from pairity.exceptions import InputError
 from pairity.text import make_frame, render_table, short_names
 
@@ -49,6 +52,18 @@ class PairWeights:
                 f"The table has shape {table.shape}, but there are {len(groups)} groups. Give one "
                 "row and one column per group."
             )
+        if len(set(groups)) < len(groups):
+            raise InputError(
+                f"The groups {', '.join(map(repr, groups))} are not all different. Give each a "
+                "name of its own."
+            )
+        wrong = np.argwhere(~(np.isfinite(table) & (table >= 0)))
+        if len(wrong):
+            above, below = wrong[0]
+            raise InputError(
+                f"The weight of {groups[above]!r} preferred to {groups[below]!r} is "
+                f"{table[above, below]:g}. Give finite weights, 0 or more."
+            )
         table.setflags(write=False)
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "groups", groups)
@@ -73,6 +88,53 @@ class PairWeights:
     def to_json(self) -> str:
         """The table with its groups, as JSON."""
         return json.dumps({"groups": list(self.groups), "weights": self.table.tolist()})
+
+    @classmethod
+    def from_dict(cls, weights: Mapping[str, Mapping[str, float]]) -> Self:
+        """From ``{preferred: {other: weight}}``, as `to_dict` gives it."""
+        if not isinstance(weights, Mapping):
+            raise InputError(f"{show(weights)} is not a mapping {{preferred: {{other: weight}}}}.")
+        groups = tuple(weights)
+        for name, row in weights.items():
+            if not isinstance(row, Mapping) or set(row) != set(groups):
+                raise InputError(
+                    f"The weights of {name!r} are {show(row)}. Give one for each of the groups "
+                    f"{', '.join(map(repr, groups))}."
+                )
+        return cls._checked([[row[name] for name in groups] for row in weights.values()], groups)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """From JSON, as `to_json` gives it; nothing in it is run."""
+        try:
+            read = json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"The weights are no JSON: {error}. Give what to_json() wrote."
+            ) from error
+        if not isinstance(read, dict) or set(read) != {"groups", "weights"}:
+            raise InputError(
+                f'{show(read)} is not {{"groups": [...], "weights": [[...], ...]}}. Give what '
+                "to_json() wrote."
+            )
+        return cls._checked(read["weights"], read["groups"])
+
+    @classmethod
+    def _checked(cls, table: Any, groups: Any) -> Self:
+        """From parts that anybody may have written."""
+        if not isinstance(groups, (list, tuple)) or not all(isinstance(g, str) for g in groups):
+            raise InputError(f"The groups are {show(groups)}. Give a list of names.")
+        n = len(groups)
+        rows = table if isinstance(table, list) and len(table) == n else [None]
+        for row in rows:
+            if not isinstance(row, list) or len(row) != n or not all(map(_is_number, row)):
+                raise InputError(
+                    f"The weights are {show(table)}. Give {n} rows of {n} numbers, one per group."
+                )
+        try:
+            return cls(np.array(table, dtype=np.float64).reshape(n, n), tuple(groups))
+        except OverflowError as error:
+            raise InputError(f"The weights are {show(table)}, too large for float64.") from error
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per cell: preferred, other, weight; in pandas, polars or pyarrow."""
@@ -104,3 +166,7 @@ class PairWeights:
                 f"{', '.join(map(repr, self.groups))}."
             )
         return self.groups.index(str(name))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

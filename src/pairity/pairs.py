@@ -7,13 +7,14 @@ values from cells to pairs; `cell_sums` gathers from pairs to cells.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairity import chebyshev, counting, kernels
+from pairity.exceptions import InputError
 from pairity.queries import Queries
 from pairity.threads import run_blocks
 
@@ -137,13 +138,21 @@ def cell_sums(
 
 
 def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> NDArray[np.float64]:
-    """Per query and cell, how many pairs there are (their weight, where items have weights)."""
+    """Per query and cell, how many pairs there are (their weight, where items have weights).
+
+    Counted once for given queries; not to be written to.
+    """
+    return queries.cached(f"{pairs} pairs", None, lambda: _count_cells(queries, pairs))
+
+
+def _count_cells(queries: Queries, pairs: PairKind) -> NDArray[np.float64]:
     layout = queries.layout
     counts = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
     run_blocks(
         counting.pair_counts, layout.bounds, layout.bounds, layout.start, layout.code,
         layout.weight, pairs == "all", counts,
     )  # fmt: skip
+    counts.flags.writeable = False
     return counts
 
 
@@ -250,6 +259,13 @@ def total_weight(queries: Queries, table: ArrayLike) -> float:
     return float((by_cell * queries.pad(table)).sum())
 
 
+def n_pairs(queries: Queries) -> int:
+    """How many preference pairs there are, whatever they weigh."""
+    layout = queries.layout
+    lengths = np.diff(layout.bounds)
+    return int((lengths[queries.query[layout.order]] - layout.start).sum())
+
+
 def iter_pairs(
     queries: Queries, *, block: int = 1_000_000
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -272,6 +288,57 @@ def iter_pairs(
         if len(preferred):
             yield layout.order[preferred], layout.order[other]
         at = end
+
+
+def n_weighted_pairs(queries: Queries, table: ArrayLike) -> int:
+    """How many preference pairs weigh more than nothing, under a weight table."""
+    return round(total_weight(_which_weigh(queries), queries.pad(table) > 0))
+
+
+def iter_weighted_pairs(
+    queries: Queries, table: ArrayLike, *, block: int = 1_000_000
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
+    """The preference pairs that weigh something, as rows (preferred, other) and weight, in blocks.
+
+    Weights are relative to their mean, so that a tool's own penalties do not depend on how W is
+    scaled; pairs that weigh nothing are left out, and are not in the mean.
+    """
+    total = total_weight(queries, table)
+    if not total > 0.0:
+        raise InputError("The pair weights add up to nothing. Give a table with some weight.")
+    relative = queries.pad(table) * (n_weighted_pairs(queries, table) / total)
+    indicator, all_weigh = _which_weigh(queries), bool((relative > 0).all())
+    for part in (queries.item_weight, queries.query_weight):
+        all_weigh = all_weigh and (part is None or bool((part > 0).all()))
+    for preferred, other in iter_pairs(queries, block=block):
+        weight = _weigh(queries, relative, preferred, other)
+        if all_weigh:
+            yield preferred, other, weight
+            continue
+        keep = _weigh(indicator, relative > 0, preferred, other) > 0
+        if keep.any():
+            yield preferred[keep], other[keep], weight[keep]
+
+
+def _which_weigh(queries: Queries) -> Queries:
+    """The queries with weights 1 where something weighs, and 0 where it does not."""
+    items, by_query = (
+        None if weight is None else (weight > 0).astype(np.float64)
+        for weight in (queries.item_weight, queries.query_weight)
+    )
+    return replace(queries, X=None, item_weight=items, query_weight=by_query)
+
+
+def _weigh(
+    queries: Queries, padded: ArrayLike, preferred: NDArray[np.int64], other: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """What some pairs weigh, under a padded weight table."""
+    weight = np.asarray(padded, dtype=np.float64)[queries.group[preferred], queries.group[other]]
+    if queries.item_weight is not None:
+        weight *= queries.item_weight[preferred] * queries.item_weight[other]
+    if queries.query_weight is not None:
+        weight *= queries.query_weight[queries.query[preferred]]
+    return weight
 
 
 def _run_logistic(

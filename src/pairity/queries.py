@@ -6,12 +6,12 @@ labels falling) is a `Layout`, computed once from the labels, the query ids and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,14 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairity.columns import (
     Column,
-    Features,
     as_column,
     as_features,
     as_numbers,
+    as_raw_features,
     missing,
     object_array,
     require_length,
     show,
+    take_rows,
 )
 from pairity.exceptions import InputError
 from pairity.groups import encode_groups, name_groups
@@ -34,6 +35,8 @@ from pairity.groups import encode_groups, name_groups
 _KEYS = ("X", "y", "qid", "sensitive_features", "sample_weight", "query_weight")
 _MANY = 10_000  # ids; from here it pays to sort text with NumPy
 _LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +89,7 @@ class Queries(Mapping[str, Any]):
     Attributes
     ----------
     X : float64 array or CSR array of shape (n_items, n_features), or None
+        With ``raw=True``, the caller's own table.
     y : float64 array of shape (n_items,)
     query : int64 array of shape (n_items,), the query each row belongs to, 0..n_queries-1
     query_ids : array of shape (n_queries,), the caller's ids, sorted
@@ -114,7 +118,7 @@ class Queries(Mapping[str, Any]):
     Queries(n_queries=2, n_items=4, n_features=1, groups=('f', 'm'), n_missing=1)
     """
 
-    X: Features | None
+    X: Any
     y: NDArray[np.float64]
     query: NDArray[np.int64]
     query_ids: Column
@@ -141,6 +145,7 @@ class Queries(Mapping[str, Any]):
         sensitive_features: Any = None,
         sample_weight: Any = None,
         query_weight: Any = None,
+        raw: bool = False,
     ) -> Queries:
         """Check and encode a table; the rows may come in any order.
 
@@ -160,8 +165,12 @@ class Queries(Mapping[str, Any]):
             Item weights, not negative. A pair weighs the product of its two items' weights.
         query_weight : column of shape (n_items,) or mapping from query id to weight, optional
             Query weights, not negative. A column has the same value in all rows of a query.
+        raw : bool
+            Whether X is left as it is (missing values, categories, text), for rankers whose
+            engine reads tables itself.
         """
-        features, names = (None, None) if X is None else as_features(X)
+        read = as_raw_features if raw else as_features
+        features, names = (None, None) if X is None else read(X)
         labels = _labels(y, None if features is None else int(features.shape[0]))
         n_items = len(labels)
         query, query_ids = _encode_queries(qid, n_items)
@@ -249,6 +258,22 @@ class Queries(Mapping[str, Any]):
         padded[: self.n_groups, : self.n_groups] = table
         return padded
 
+    def cached(self, name: str, settings: Any, make: Callable[[], T]) -> T:
+        """What `make` made of these queries, made once and kept as long as they live.
+
+        Engines keep their binned data here, so that every round uses the same. One thing is kept
+        for each name, and made anew where the settings differ.
+        """
+        kept = self.__dict__.setdefault("_kept", {})
+        if name not in kept or kept[name][0] != settings:
+            kept.pop(name, None)
+            kept[name] = (settings, make())
+        made: T = kept[name][1]
+        return made
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_kept"}
+
     # --- subsets ---------------------------------------------------------------------------
 
     def take(self, queries: ArrayLike) -> Queries:
@@ -259,18 +284,31 @@ class Queries(Mapping[str, Any]):
         queries : whole numbers from 0 to n_queries - 1, each once, or a mask of n_queries booleans
         """
         chosen = self._chosen(queries)
-        rows = np.flatnonzero(chosen[self.query])
         renumber = np.cumsum(chosen) - 1
-        return Queries(
-            X=None if self.X is None else self.X[rows],
-            y=self.y[rows],
-            query=renumber[self.query[rows]],
+        part = self._rows(np.flatnonzero(chosen[self.query]))
+        weight = None if self.query_weight is None else self.query_weight[chosen]
+        return replace(
+            part,
+            query=renumber[part.query],
             query_ids=self.query_ids[chosen],
+            query_weight=weight,
+        )
+
+    def by_query(self) -> tuple[Queries, NDArray[np.int64]]:
+        """The same queries with the rows of each together, and the caller's row of each."""
+        rows = np.argsort(self.query, kind="stable")
+        if (rows[1:] > rows[:-1]).all():
+            return self, rows
+        return self._rows(rows), rows
+
+    def _rows(self, rows: NDArray[np.int64]) -> Queries:
+        return replace(
+            self,
+            X=None if self.X is None else take_rows(self.X, rows),
+            y=self.y[rows],
+            query=self.query[rows],
             group=self.group[rows],
-            groups=self.groups,
             item_weight=None if self.item_weight is None else self.item_weight[rows],
-            query_weight=None if self.query_weight is None else self.query_weight[chosen],
-            feature_names=self.feature_names,
         )
 
     def _chosen(self, queries: ArrayLike) -> NDArray[np.bool_]:
@@ -328,10 +366,7 @@ class Queries(Mapping[str, Any]):
         recode = np.array(
             [*(code.get(name, -1) for name in self.groups), other.n_groups], dtype=np.int32
         )
-        return Queries(
-            self.X, self.y, self.query, self.query_ids, recode[self.group], other.groups,
-            self.item_weight, self.query_weight, self.feature_names,
-        )  # fmt: skip
+        return replace(self, group=recode[self.group], groups=other.groups)
 
     # --- the mapping that fit(**queries) unpacks ----------------------------------------------
 

@@ -18,7 +18,7 @@ from pairity.constraints import Contrasts
 from pairity.exceptions import InputError
 
 Array = NDArray[np.float64]
-Jacobian = Callable[[], Array]
+Foresight = Callable[[Array], Array]  # a change of λ to the change of Δ it is thought to bring
 
 FARTHEST = 12.0  # exp(12): a weight ratio of 160,000; farther out nothing changes any more
 
@@ -35,11 +35,15 @@ class Solver(Protocol):
         ...
 
     def step(
-        self, lambda_: Array, violation: Array, state: Any, jacobian: Jacobian | None = None
+        self,
+        lambda_: Array,
+        violation: Array,
+        state: Any,
+        foresee: Callable[[], Foresight] | None = None,
     ) -> tuple[Array | None, Any]:
         """The next λ, or None to give up.
 
-        `jacobian` computes dΔ/dλ at `lambda_`, flat by flat, where the ranker can tell.
+        `foresee` prepares a `Foresight` around `lambda_`, where the ranker can tell.
         """
         ...
 
@@ -68,7 +72,7 @@ class PlainStep:
         lambda_: Array,
         violation: Array,
         state: None,
-        jacobian: Jacobian | None = None,  # noqa: ARG002
+        foresee: Callable[[], Foresight] | None = None,  # noqa: ARG002
     ) -> tuple[Array, None]:
         """One step along the violation; entries that are not compared stay."""
         return lambda_ - self.eta * np.nan_to_num(violation), state
@@ -76,21 +80,21 @@ class PlainStep:
 
 @dataclass(frozen=True)
 class DampedStep:
-    r"""Root finding on the gaps: a bracket where there is one gap, else a damped Newton step.
+    r"""Root finding on the gaps: a bracket where there is one gap, else a search.
 
     The gaps are r = DΔ, each compared entry of Δ less its counterpart; the largest is what is
     reported. They are functions of the exponents e, that is of λ in units that change a pair's
-    weight by the same amount. How they respond, J = dr/de, the ranker tells where it can
-    (`LinearRanker` does); otherwise r is taken to rise evenly with its own entries at first, and
-    Broyden's rule learns from the rounds.
+    weight by the same amount. How they follow, the ranker foresees where it can (`LinearRanker`
+    does); otherwise r is taken to rise evenly with its own entries. Broyden's rule corrects
+    either by what the rounds show.
 
-    With one gap (two groups) the search runs along Jᵀ: the root is bracketed and closed in on by
-    regula falsi with the Illinois rule, so that a hard violation which jumps across zero is pinned
-    down rather than crossed for ever. With several gaps, a Levenberg-Marquardt step
-    -Jᵀ(JJᵀ + μ)⁻¹ r within a trust radius keeps λ from running away where the model cannot meet
-    all constraints at once; large gaps count for more, since the largest is what is reported. A
-    step that raises the gaps is taken back and shortened. Where the response is too weak to be
-    told from the steps of the hard violation, a few long strides along the paper's path,
+    With one gap (two groups) the search runs along its slope: the root is bracketed and closed in
+    on by regula falsi with the Illinois rule, so that a hard violation which jumps across zero is
+    pinned down rather than crossed for ever. With several gaps, the next point is the one within
+    a trust radius whose largest gap is foreseen to be least, found by damped Newton steps,
+    -Jᵀ(JJᵀ + μ)⁻¹ r with large gaps counting for more, on slopes J taken over wide and narrow
+    differences, since the hard violation has steps. A point that raises the largest gap is taken
+    back and the radius shortened. Where nothing moves, a few long strides along the paper's path,
     λ = -c Δ, are tried before giving up.
 
     Parameters
@@ -103,7 +107,7 @@ class DampedStep:
     narrowest : float
         Bracket or radius below which nothing more is to be found.
     patience : int
-        Rounds in a row without progress (2 % of the gaps) after which to give up.
+        Rounds in a row without progress (2 % of the largest gap) after which to give up.
     """
 
     slope: float = 0.03
@@ -124,13 +128,17 @@ class DampedStep:
         return _Search(contrasts, units, prior, prior, self.radius)
 
     def step(
-        self, lambda_: Array, violation: Array, state: _Search, jacobian: Jacobian | None = None
+        self,
+        lambda_: Array,
+        violation: Array,
+        state: _Search,
+        foresee: Callable[[], Foresight] | None = None,
     ) -> tuple[Array | None, _Search]:
         """The next λ, from the best one so far."""
         gaps = state.contrasts.gaps(violation)
         if state.best is None:
             state = replace(state, path=-np.nan_to_num(np.ravel(violation)) / state.units)
-        state = state.learn(np.ravel(lambda_) / state.units, gaps, jacobian)
+        state = state.learn(np.ravel(lambda_) / state.units, gaps, foresee)
         following, state = state.next_point(self.narrowest, self.patience)
         if following is None:
             return None, state
@@ -141,8 +149,9 @@ class DampedStep:
 class _Search:
     """A search in the exponents, as it stands after a round.
 
-    `best` and `gaps` are the best exponents so far and theirs; `jacobian` is what is known of the
-    response there, `prior` what was supposed before anything was. `path` is the direction of the
+    `best` and `gaps` are the best exponents so far and theirs; `told` is what the ranker foresees
+    from there, and `jacobian` what has to be added to that: all of the response where the ranker
+    tells nothing, `prior` before anything is known. `path` is the direction of the
     paper's update, and `strides` how far along it is still to be looked. With a single gap,
     `below` and `above` are the ends of a bracket, and `streak` counts how often the same end has
     moved.
@@ -153,6 +162,7 @@ class _Search:
     prior: Array
     jacobian: Array
     radius: float
+    told: Foresight | None = None
     best: Array | None = None
     gaps: Array = field(default_factory=lambda: np.empty(0))
     path: Array = field(default_factory=lambda: np.empty(0))
@@ -163,35 +173,43 @@ class _Search:
     above: tuple[Array, float] | None = None
     streak: int = 0
 
-    def learn(self, at: Array, gaps: Array, jacobian: Jacobian | None) -> _Search:
+    def learn(self, at: Array, gaps: Array, foresee: Callable[[], Foresight] | None) -> _Search:
         """Take in the round that has just ended."""
         new = self._with_end(at, float(gaps[0])) if len(gaps) == 1 else self
-
-        def told(otherwise: Array) -> Array:
-            if jacobian is None or new.bracketed:
-                return otherwise
-            return np.asarray(self.contrasts.matrix() @ jacobian() * self.units)
-
+        ask = None if new.bracketed else foresee
         if self.best is None:
-            given = told(self.jacobian)
-            return replace(new, best=at, gaps=gaps, jacobian=given, at_first=_size(gaps))
+            return replace(new, at_first=_largest(gaps))._moved(at, gaps, self.jacobian, ask)
         move = at - self.best
         size = float(np.abs(move).max())
-        learnt = _broyden(self.jacobian, move, gaps - self.gaps)
-        before, after = _size(self.gaps), _size(gaps)
+        foreseen = self.foreseen(at)
+        learnt = self.jacobian + np.outer(gaps - foreseen, move) / float(move @ move)  # Broyden
+        before, after = _largest(self.gaps), _largest(gaps)
         new = replace(new, stalled=0 if after < 0.98 * before else self.stalled + 1)
         if after > before:
-            kept = learnt if jacobian is None else self.jacobian  # what was told holds nearby
-            return replace(new, jacobian=kept, radius=min(self.radius, size) / 3.0)
-        foreseen = _size(self.gaps + self.jacobian @ move)
-        good = before - after > 0.5 * (before - foreseen) or after == before
-        return replace(
-            new,
-            best=at,
-            gaps=gaps,
-            jacobian=told(learnt),
-            radius=3.0 * size if good else size,
-        )
+            if len(gaps) == 1 and self.told is not None:
+                learnt = self.jacobian  # what was told of a single slope holds nearby
+            return replace(new, jacobian=learnt, radius=min(self.radius, size) / 3.0)
+        good = before - after > 0.5 * (before - _largest(foreseen)) or after == before
+        new = replace(new, radius=(3.0 if len(gaps) == 1 else 2.0) * size if good else size)
+        return new._moved(at, gaps, learnt, ask)
+
+    def _moved(
+        self, at: Array, gaps: Array, jacobian: Array, ask: Callable[[], Foresight] | None
+    ) -> _Search:
+        """The search with a new best point, and what is foreseen from there."""
+        if ask is None:
+            return replace(self, best=at, gaps=gaps, told=None, jacobian=jacobian)
+        return replace(self, best=at, gaps=gaps, told=ask(), jacobian=np.zeros_like(jacobian))
+
+    def foreseen(self, at: Array) -> Array:
+        """The gaps expected at these exponents."""
+        assert self.best is not None  # noqa: S101 - learn came first
+        move = at - self.best
+        gaps = self.gaps + self.jacobian @ move
+        if self.told is not None:
+            change = self.told((move * self.units).reshape(self.contrasts.shape))
+            gaps = gaps + self.contrasts.gaps(change)
+        return np.asarray(gaps)
 
     @property
     def bracketed(self) -> bool:
@@ -203,7 +221,7 @@ class _Search:
         if self.below is not None and self.above is not None:
             return self._between(self.below, self.above, narrowest), self
         target = None if self.stalled >= patience else self._trusted(narrowest)
-        weak = _size(self.gaps) > 0.8 * self.at_first
+        weak = _largest(self.gaps) > 0.8 * self.at_first
         if weak and self.strides and (target is None or self.stalled >= patience // 2):
             stride = np.clip(self.strides[0] * self.path, -FARTHEST, FARTHEST)
             rest = replace(self, strides=self.strides[1:])
@@ -238,44 +256,98 @@ class _Search:
         return np.asarray(below[0] + share * (above[0] - below[0]))
 
     def _trusted(self, narrowest: float) -> Array | None:
-        """The Levenberg-Marquardt step within the trust radius."""
+        """The most promising point within the trust radius."""
         assert self.best is not None  # noqa: S101 - learn came first
         if self.radius < narrowest or not self.gaps.any():
             return None
-        largest = np.abs(self.gaps).max()
-        weight = np.sqrt((np.abs(self.gaps) / largest) ** (_POWER - 2.0) + 0.01)
-        flat = np.abs(self.jacobian).max() < 1e-3 * np.abs(self.prior).max()
-        jacobian = self.prior if flat else self.jacobian  # what does not respond may yet, farther
-        left, sizes, right = np.linalg.svd(weight[:, None] * jacobian, full_matrices=False)
-        along = left.T @ (weight * self.gaps)
-        damping = (1e-2 * sizes[0]) ** 2
-        while True:
-            move = -(right.T @ (sizes / (sizes**2 + damping) * along))
-            if np.abs(move).max() <= self.radius:
-                break
-            damping *= 2.0
-        size = np.abs(move).max()
-        if flat:
-            move *= self.radius / size
-        elif self.jacobian is self.prior:  # a guess is no reason to creep
-            move *= max(1.0, min(0.5, self.radius) / size)
+        if len(self.gaps) == 1:
+            move = self._along_the_slope()
+        else:
+            target = self._lowest(self.radius)
+            if self.told is not None and not self._enough(self.foreseen(target)):
+                found = (target, self._lowest(0.3 * self.radius))
+                target = min(found, key=lambda at: _largest(self.foreseen(at)))
+            move = target - self.best
+        if self.jacobian is self.prior and move.any():  # a guess is no reason to creep
+            move *= max(1.0, min(0.5, self.radius) / np.abs(move).max())
         target = np.clip(self.best + move, -FARTHEST, FARTHEST)
         return target if np.abs(target - self.best).max() >= narrowest else None
 
+    def _along_the_slope(self) -> Array:
+        """Newton's step for a single gap, within the radius."""
+        assert self.best is not None  # noqa: S101 - learn came first
+        (slope,) = self._slopes(self.best, 0.5)
+        flat = np.abs(slope).max() < 1e-3 * np.abs(self.prior).max()
+        if flat:  # what does not respond may yet, farther
+            (slope,) = self.prior
+        damping = 1e-4
+        move = -slope * self.gaps[0] / (slope @ slope)
+        while np.abs(move).max() / (1.0 + damping) > self.radius:
+            damping *= 2.0
+        move /= 1.0 + damping
+        return np.asarray(move * self.radius / np.abs(move).max() if flat else move)
 
-def _broyden(jacobian: Array, move: Array, change: Array) -> Array:
-    """The nearest Jacobian that explains what the last step changed."""
-    return np.asarray(jacobian + np.outer(change - jacobian @ move, move) / float(move @ move))
+    def _lowest(self, width: float) -> Array:
+        """Where the largest gap is foreseen least, by damped steps ever closer around."""
+        assert self.best is not None  # noqa: S101 - learn came first
+        low = np.maximum(self.best - self.radius, -FARTHEST)
+        high = np.minimum(self.best + self.radius, FARTHEST)
+        at, gaps = self.best, self.gaps
+        second = (np.inf, at)  # the least among what is not foreseen to be lower
+        for _ in range(1 if self.told is None else _LOOKS):
+            slopes = self._slopes(at, width)
+            there = [
+                np.clip(at + share * step, low, high)
+                for step in (_downhill(gaps, slopes, width, power) for power in _POWERS)
+                for share in (1.0, 0.6, 0.35, 0.2, 0.1)
+            ]
+            seen = [self.foreseen(point) for point in there]
+            least = int(np.argmin([_largest(each) for each in seen]))
+            if _largest(seen[least]) < _largest(gaps):
+                at, gaps = there[least], seen[least]
+                if self._enough(gaps):
+                    break
+            else:
+                second = min(second, (_largest(seen[least]), there[least]), key=lambda one: one[0])
+                width *= 0.5
+        return second[1] if at is self.best else at
+
+    def _enough(self, foreseen: Array) -> bool:
+        """Whether the gaps are foreseen so low that retraining tells more than looking on."""
+        return _largest(foreseen) < 0.05 * _largest(self.gaps)
+
+    def _slopes(self, at: Array, width: float) -> Array:
+        """The foreseen gaps' central differences by exponent."""
+        slopes = np.zeros_like(self.prior)
+        for entry in np.flatnonzero(self.prior.any(axis=0)):
+            step = np.zeros(len(at))
+            step[entry] = width
+            change = self.foreseen(at + step) - self.foreseen(at - step)
+            slopes[:, entry] = change / (2.0 * width)
+        return slopes
 
 
-_POWER = 6.0  # the norm of the gaps that steps lower: near the largest gap, yet smooth
+_LOOKS = 8  # steps per search of the foreseen gaps
+_POWERS = (4.0, 16.0)  # how much more large gaps count: moderately, and almost alone
 
 
-def _size(gaps: Array) -> float:
-    largest = np.abs(gaps).max()
-    if largest == 0.0:
-        return 0.0
-    return float(largest * np.sum((np.abs(gaps) / largest) ** _POWER) ** (1.0 / _POWER))
+def _downhill(gaps: Array, slopes: Array, width: float, power: float) -> Array:
+    """The damped Newton step within `width`; the higher the power, the more large gaps count."""
+    weight = np.sqrt((np.abs(gaps) / _largest(gaps)) ** power + 0.01)
+    left, sizes, right = np.linalg.svd(weight[:, None] * slopes, full_matrices=False)
+    if sizes[0] == 0.0:
+        return np.zeros(slopes.shape[1])
+    along = left.T @ (weight * gaps)
+    damping = (1e-2 * sizes[0]) ** 2
+    while True:
+        step = -(right.T @ (sizes / (sizes**2 + damping) * along))
+        if np.abs(step).max() <= width:
+            return np.asarray(step)
+        damping *= 2.0
+
+
+def _largest(gaps: Array) -> float:
+    return float(np.abs(gaps).max())
 
 
 SOLVERS: dict[str, type] = {"damped": DampedStep, "plain": PlainStep}

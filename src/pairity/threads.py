@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
 from threading import Lock
@@ -19,12 +21,29 @@ _BLOCKS_PER_THREAD = 3
 _SMALLEST_WORK = 800_000  # a few milliseconds: less is not worth a thread
 
 
+_limit: ContextVar[int | None] = ContextVar("pairity_threads", default=None)
+
+
+@contextmanager
+def at_most(n: int | None) -> Iterator[None]:
+    """Hold the kernels to `n` threads inside the block; None leaves them as they are."""
+    token = _limit.set(n)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
 def n_threads() -> int:
     """How many threads the kernels use.
 
-    The environment variable ``PAIRITY_NUM_THREADS`` decides, else ``OMP_NUM_THREADS`` (which
-    joblib sets in its workers), else the number of processors this process may use.
+    `at_most` decides, where it is in force; else the environment variable
+    ``PAIRITY_NUM_THREADS``, else ``OMP_NUM_THREADS`` (which joblib sets in its workers), else the
+    number of processors this process may use.
     """
+    limit = _limit.get()
+    if limit is not None:
+        return limit
     for name in ("PAIRITY_NUM_THREADS", "OMP_NUM_THREADS"):
         value = os.environ.get(name, "")
         if value.isdigit() and int(value) > 0:

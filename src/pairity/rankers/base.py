@@ -15,11 +15,18 @@ class Ranker(Protocol):
     """Anything that minimises a weighted pairwise loss and gives scores.
 
     A ranker need not import pairity. It should follow scikit-learn's conventions for parameters
-    (``get_params``), since it is cloned before every fit.
+    (``get_params``), since it is cloned before every fit. One whose attribute ``raw_features`` is
+    true gets features as the caller gave them, with missing values and categories; others get a
+    finite float64 matrix.
     """
 
     def fit_pairs(
-        self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
+        self,
+        queries: Queries,
+        table: NDArray[np.float64],
+        *,
+        previous: Any = None,
+        **fit_params: Any,
     ) -> Self:
         """Fit on the preference pairs of `queries`, a pair in cell (k, l) weighing table[k, l].
 
@@ -31,6 +38,9 @@ class Ranker(Protocol):
         previous : a fitted ranker of the same kind, or None
             The last fit on the same queries with another table: a place to start from, and to
             take prepared data from. It must not be changed.
+        **fit_params
+            What else the caller gave to ``FairRanker.fit``; a ranker that takes nothing more may
+            leave them out of its signature.
         """
         ...
 

@@ -19,7 +19,7 @@ from pairity.columns import Features
 from pairity.exceptions import ConvergenceWarning, InputError
 from pairity.pairs import pairwise_hessian_product, pairwise_logistic, total_weight
 from pairity.queries import Queries, require_preferences
-from pairity.rankers._estimators import RankingEstimator, read_features, remember_features
+from pairity.rankers._estimators import PairRanker, read_features
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
 _MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
@@ -29,7 +29,7 @@ _WHITENING_ENTRIES = 4_000_000  # of the dense part of X that it is estimated fr
 _WHITENING_ROWS = 100  # rows per feature that the preconditioner is estimated from
 
 
-class LinearRanker(RankingEstimator):
+class LinearRanker(PairRanker):
     r"""A linear score that minimises the weighted pairwise logistic loss.
 
     .. math::
@@ -81,17 +81,7 @@ class LinearRanker(RankingEstimator):
         self.tol = tol
         self.max_iter = max_iter
 
-    def fit(
-        self, X: Any, y: Any, *, qid: Any, sample_weight: Any = None, query_weight: Any = None
-    ) -> Self:
-        """Fit with every pair weighing the same; arguments as in `Queries.from_arrays`."""
-        remember_features(self, X, y)
-        queries = Queries.from_arrays(
-            X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight
-        )
-        return self.fit_pairs(queries, np.ones((0, 0)))
-
-    def fit_pairs(
+    def fit_pairs(  # type: ignore[override]
         self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
@@ -268,7 +258,6 @@ class _Whitening:
         weight = total_weight(part, table)
         if weight == 0.0:  # no pair in the part that was drawn
             part, weight = queries, total_weight(queries, table)
-        assert part.X is not None  # noqa: S101 - for the type checker; checked by fit_pairs
         scores = part.X @ (beta / scale)
         h = pairwise_logistic(scores, part, table, with_loss=False).hessian / weight
         per_query = np.bincount(part.query, h, part.n_queries)
@@ -279,7 +268,7 @@ class _Whitening:
             curvature -= _column_sums_of_squares(means, inverse)
             curvature = np.maximum(curvature, 0.0) / scale / scale
             return cls(np.sqrt(curvature + alpha + 1e-8 * (1.0 + curvature.max())))
-        dense = part.X.toarray() if sp.issparse(part.X) else part.X
+        dense = part.X.toarray() if isinstance(part.X, sp.csr_array) else part.X
         standard = (dense - dense.mean(axis=0)) / scale
         sums = _query_sums_dense(part, standard * h[:, None])
         hessian = standard.T @ (standard * h[:, None]) - sums.T @ (sums * inverse[:, None])

@@ -1,0 +1,520 @@
+"""Compiled loops for the losses beyond the logistic one: hinge, sampled pairs, LambdaRank.
+
+As in `pairity.kernels`, the public functions walk the queries ``first`` to ``last`` of a layout,
+release the GIL, write gradient and Hessian of those queries in the caller's row order, and store
+no pair: working memory grows with the longest list. The same habits make LLVM emit vector
+instructions, and one more: it vectorises a loop only if few arrays have to be told apart, so that
+LambdaRank's row is three short loops, each over five arrays at most. It also checks, when the loop
+runs, that arrays lie a few vectors apart, and else adds up in another order: arrays have at least
+`_APART` entries, so that the last digit never depends on where in memory they are.
+
+**Hinge.** The gradient counts pairs that are not a margin apart. Short lists compare all pairs;
+longer ones are sorted and swept, with a Fenwick tree over the labels that counts, per group, the
+items within reach.
+
+**Sampled pairs.** A hash of (seed, iteration, row, draw) picks the items a preferred one is
+compared with, so that neither threads nor blocks change the draws.
+
+**LambdaRank.** A pair counts if one of its items is among the first ``k``. Items stay sorted by
+falling label; those among the first ``k`` are copied to a list of their own, in the same order. A
+preferred item among the first ``k`` is compared with all lower items, any other with the lower
+items of that list: both are one range, and a query costs O(n k).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from pairity.counting import _add_lower, _insert
+from pairity.kernels import LANES, WIDEST, _exponentials, _group_end, _preferring
+
+SHORT = 1024  # items; the hinge compares all pairs of such lists
+_FEW = 200  # items; ranks of such lists are found by counting
+_RUN = 12  # items; sorted by insertion before runs are merged
+_APART = 128  # entries of an array, at least
+_FAR = 1e200  # a score whose pairs come to nothing, behind the last item
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+
+_inlined = njit(inline="always")
+
+
+# --- sorting -----------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _before(key, place, other_key, other_place):
+    return key > other_key or (key == other_key and place < other_place)
+
+
+@njit(cache=True, nogil=True)
+def _sort_falling(n, scores, place, keys, index, more_keys, more_index):
+    """Sort positions by falling score, ties by `place`: the result is in ``index[:n]``."""
+    for lo in range(0, n, _RUN):
+        for r in range(lo, min(lo + _RUN, n)):
+            at = r
+            while at > lo and _before(scores[r], place[r], keys[at - 1], place[index[at - 1]]):
+                keys[at] = keys[at - 1]
+                index[at] = index[at - 1]
+                at -= 1
+            keys[at] = scores[r]
+            index[at] = r
+    width = _RUN
+    while width < n:
+        for lo in range(0, n, 2 * width):
+            middle = min(lo + width, n)
+            high = min(lo + 2 * width, n)
+            left = lo
+            right = middle
+            for at in range(lo, high):
+                if right == high or (
+                    left < middle
+                    and _before(keys[left], place[index[left]], keys[right], place[index[right]])
+                ):
+                    more_keys[at] = keys[left]
+                    more_index[at] = index[left]
+                    left += 1
+                else:
+                    more_keys[at] = keys[right]
+                    more_index[at] = index[right]
+                    right += 1
+        for at in range(n):
+            keys[at] = more_keys[at]
+            index[at] = more_index[at]
+        width *= 2
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _count_above(n, s, place, rank):
+    """Ranks from 0 by falling score, ties by `place`, in n² comparisons without a branch."""
+    for i in range(n):
+        x = s[i]
+        p = place[i]
+        above = 0.0
+        for j in range(np.uintp(0), np.uintp(n)):
+            y = s[j]
+            first = place[j] < p
+            above += 1.0 if (y > x) | ((y == x) & first) else 0.0
+        rank[i] = np.int64(above)
+
+
+# --- hinge -------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _hinge_row(lo, hi, s, w, other, s0, u0, margin):
+    total = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        amount = w[j] if s0 - s[j] < margin else 0.0
+        total += amount
+        other[j] += u0 * amount
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _hinge_loss_row(lo, hi, s, w, s0, margin):
+    total = 0.0
+    for j in range(lo, hi):
+        d = s0 - s[j]
+        if d < margin:
+            total += w[j] * (margin - d)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, with_loss, w, above, below):
+    """One list, all pairs compared; `above` and `below` gather an item's pairs by its side."""
+    loss = 0.0
+    head = 0
+    while head < n:
+        k = code[by_group[head]]
+        end = _group_end(head, n, code, by_group)
+        last = _preferring(head, end, n, start, by_group)
+        if last > head:
+            for j in range(start[by_group[head]], n):
+                w[j] = table[k, code[j]] * weight[j]
+            for r in range(head, last):
+                i = by_group[r]
+                total = _hinge_row(start[i], n, s, w, below, s[i], weight[i], margin)
+                above[i] += weight[i] * total
+                if with_loss:
+                    loss += weight[i] * _hinge_loss_row(start[i], n, s, w, s[i], margin)
+        head = end
+    return loss
+
+
+@njit(cache=True, nogil=True)
+def _hinge_sorted(n, s, level, code, weight, table, margin, falling, tree, row, above, below):
+    """One list, swept twice: the items within reach of a score are a growing set."""
+    n_levels = level[0] + 1
+    top = n_levels - 1
+    tree[: n_levels + 1] = 0.0
+    passed = 0
+    for r in range(n):  # as the preferred item: lower labels, scores above s_i - margin
+        i = falling[r]
+        while passed < n and s[i] - s[falling[passed]] < margin:
+            j = falling[passed]
+            _insert(tree, level[j], n_levels, code[j], weight[j])
+            passed += 1
+        row[:] = 0.0
+        _add_lower(tree, level[i], weight[i], row)
+        for k in range(row.size):
+            above[i] += table[code[i], k] * row[k]
+    tree[: n_levels + 1] = 0.0
+    passed = n - 1
+    for r in range(n - 1, -1, -1):  # as the other item: higher labels, scores below s_j + margin
+        j = falling[r]
+        while passed >= 0 and s[falling[passed]] - s[j] < margin:
+            i = falling[passed]
+            _insert(tree, top - level[i], n_levels, code[i], weight[i])
+            passed -= 1
+        row[:] = 0.0
+        _add_lower(tree, top - level[j], weight[j], row)
+        for k in range(row.size):
+            below[j] += table[k, code[j]] * row[k]
+
+
+@njit(cache=True, nogil=True)
+def hinge(
+    first, last, scores, order, bounds, start, level, code, by_group, weight, longest, short,
+    table, query_weight, margin, with_loss, gradient, hessian, losses,
+):  # fmt: skip
+    """Weighted hinge loss of each query, its gradient, and the weight of violated pairs / margin.
+
+    Lists longer than `short` are swept.
+    """
+    room = max(longest, _APART)
+    s = np.empty(room)
+    w = np.empty(room)
+    above = np.empty(room)
+    below = np.empty(room)
+    long = longest > short
+    size = longest if long else 1
+    keys, more_keys = np.empty(size), np.empty(size)
+    index, more_index = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    place = np.arange(size)
+    row = np.empty(table.shape[0])
+    tree = np.empty((size + 1, table.shape[0]))
+    for q in range(first, last):
+        b = bounds[q]
+        e = bounds[q + 1]
+        n = e - b
+        losses[q] = 0.0
+        for i in range(n):
+            s[i] = scores[order[b + i]]
+            above[i] = 0.0
+            below[i] = 0.0
+        v = query_weight[q]
+        if start[b] < n and n <= short:
+            losses[q] = v * _hinge_pairs(
+                n, s, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, margin, with_loss,
+                w, above, below,
+            )  # fmt: skip
+        elif start[b] < n:
+            _sort_falling(n, s, place, keys, index, more_keys, more_index)
+            _hinge_sorted(
+                n, s, level[b:e], code[b:e], weight[b:e], table, margin, index, tree, row,
+                above, below,
+            )  # fmt: skip
+            middle = 0.5 * s[index[0]] + 0.5 * s[index[n - 1]]
+            for i in range(n):  # sum of w (margin - s_i + s_j), each pair at its two items
+                losses[q] += v * (below[i] * (s[i] - middle) - above[i] * (s[i] - middle - margin))
+        for i in range(n):
+            gradient[order[b + i]] = v * (below[i] - above[i])
+            hessian[order[b + i]] = v * (below[i] + above[i]) / margin
+
+
+# --- sampled pairs -----------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _mix(x):
+    """The finaliser of splitmix64: every bit of 64 depends on every bit."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def _share(key, draw):
+    """A number from 0 up to, not including, 1."""
+    x = _mix(key + np.uint64(draw + 1) * np.uint64(0x9E3779B97F4A7C15))
+    return (x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sampled(
+    first, last, scores, order, bounds, start, code, weight, longest, table, query_weight,
+    n_pairs, seed, iteration, gradient, hessian,
+):  # fmt: skip
+    """Derivatives of the logistic loss, each preferred item compared with `n_pairs` lower ones.
+
+    Items are drawn uniformly and with replacement, and weigh as many times more as there are more
+    to draw from; an item with no more than `n_pairs` lower ones is compared with them all.
+    """
+    room = max(longest, _APART)
+    s = np.empty(room)
+    a = np.empty(room)
+    g = np.empty(room)
+    h = np.empty(room)
+    bits = np.empty(room, dtype=np.int64)
+    scale = bits.view(np.float64)
+    stream = _mix(_mix(np.uint64(seed)) + np.uint64(iteration))
+    for q in range(first, last):
+        b = bounds[q]
+        n = bounds[q + 1] - b
+        lowest = np.inf
+        highest = -np.inf
+        for i in range(n):
+            s[i] = scores[order[b + i]]
+            a[i] = s[i]
+            lowest = min(lowest, s[i])
+            highest = max(highest, s[i])
+            g[i] = 0.0
+            h[i] = 0.0
+        narrow = highest - lowest <= WIDEST
+        if narrow and start[b] < n:
+            _exponentials(n, 0.5 * lowest + 0.5 * highest, a, bits, scale)
+        for i in range(n):
+            lower = n - start[b + i]
+            if lower == 0:
+                break  # nor is any item behind preferred to another
+            every = lower <= n_pairs
+            draws = lower if every else n_pairs
+            u = weight[b + i] * (lower / draws)
+            key = _mix(stream + np.uint64(order[b + i]))
+            for draw in range(draws):
+                j = start[b + i] + (draw if every else np.int64(_share(key, draw) * lower))
+                if narrow:
+                    r = 1.0 / (a[i] + a[j])
+                    t = a[j] * r
+                    c = t * (a[i] * r)
+                else:
+                    d = s[i] - s[j]
+                    x = np.exp(-abs(d))
+                    r = 1.0 / (1.0 + x)
+                    t = x * r if d >= 0 else r
+                    c = x * r * r
+                w = table[code[b + i], code[b + j]] * u * weight[b + j]
+                g[i] -= w * t
+                g[j] += w * t
+                h[i] += w * c
+                h[j] += w * c
+        v = query_weight[q]
+        for i in range(n):
+            gradient[order[b + i]] = v * g[i]
+            hessian[order[b + i]] = v * h[i]
+
+
+# --- LambdaRank --------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _swap_gains(lo, hi, gain, discount, delta, gain0, discount0):
+    """What exchanging the item with each lower one would change in DCG."""
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        delta[j] = (gain0 - gain[j]) * abs(discount0 - discount[j])
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near):
+    """Replace a pair's change in DCG by its force δ p / distance and its curve δ p (1 - p) / ..."""
+    total = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        both = a0 + a[j]
+        distance = near + abs(z0 - z[j])
+        r = 1.0 / (both * distance)
+        x = delta[j] * (a[j] * r)
+        force[j] = x
+        curve[j] = x * (a0 * (r * distance))
+        total += x
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma):
+    """The same with an exponential for each pair, for scores of any size."""
+    total = 0.0
+    for j in range(lo, hi):
+        d = sigma * (s0 - s[j])
+        e = np.exp(-abs(d))
+        p = 1.0 / (1.0 + e)
+        x = delta[j] * (e * p if d >= 0 else p) / (near + abs(z0 - z[j]))
+        force[j] = x
+        curve[j] = x * (p if d >= 0 else e * p)
+        total += x
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _gather(lo, hi, w, force, curve, g, h, u0):
+    total = 0.0
+    bend = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        x = w[j] * force[j]
+        y = w[j] * curve[j]
+        total += x
+        bend += y
+        g[j] += u0 * x
+        h[j] += u0 * y
+    return total, bend
+
+
+@_inlined
+def _row(
+    lo, hi, s, a, z, gain, discount, w, delta, force, curve, g, h,
+    s0, a0, z0, gain0, discount0, u0, narrow, near, sigma,
+):  # fmt: skip
+    """One preferred item against the range of lower ones: the sums that belong to it."""
+    if narrow:
+        hi = lo + (hi - lo + LANES - 1) // LANES * LANES
+        _swap_gains(lo, hi, gain, discount, delta, gain0, discount0)
+        plain = _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near)
+    else:
+        _swap_gains(lo, hi, gain, discount, delta, gain0, discount0)
+        plain = _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma)
+    total, bend = _gather(lo, hi, w, force, curve, g, h, u0)
+    return plain, total, bend
+
+
+@njit(cache=True, nogil=True)
+def _lambda_list(
+    n, n_top, k, s, a, z, gain, discount, w, g, h, top_s, top_a, top_z, top_gain, top_discount,
+    top_w, top_g, top_h, top, passed, delta, force, curve, rank, start, code, by_group, weight,
+    table, narrow, near, sigma,
+):  # fmt: skip
+    """One list; returns the unweighted sum of forces. `top` are the first `k` in label order."""
+    plain = 0.0
+    head = 0
+    while head < n:
+        group = code[by_group[head]]
+        end = _group_end(head, n, code, by_group)
+        last = _preferring(head, end, n, start, by_group)
+        if last > head:
+            for j in range(start[by_group[head]], n):
+                w[j] = table[group, code[j]] * weight[j]
+            for t in range(passed[start[by_group[head]]], n_top):
+                top_w[t] = w[top[t]]
+            for j in range(LANES):
+                w[n + j] = 0.0
+                top_w[n_top + j] = 0.0
+            for r in range(head, last):
+                i = by_group[r]
+                u = weight[i]
+                if rank[i] < k:
+                    added, total, bend = _row(
+                        start[i], n, s, a, z, gain, discount, w, delta, force, curve, g, h,
+                        s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
+                    )  # fmt: skip
+                else:
+                    added, total, bend = _row(
+                        passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
+                        top_w, delta, force, curve, top_g, top_h,
+                        s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
+                    )  # fmt: skip
+                plain += added
+                g[i] -= u * total
+                h[i] += u * bend
+        head = end
+    for t in range(n_top):
+        g[top[t]] += top_g[t]
+        h[top[t]] += top_h[t]
+    return plain
+
+
+@njit(cache=True, nogil=True)
+def lambdarank(
+    first, last, scores, labels, order, bounds, start, code, by_group, weight, longest, table,
+    query_weight, gains, discounts, k, sigma, normalise, gradient, hessian,
+):  # fmt: skip
+    """Gradient and Hessian of LambdaRank, as `pairity.losses.LambdaRank` defines them."""
+    size = max(longest + LANES, _APART)
+    s, a, z, gain, discount = (
+        np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    )  # fmt: skip
+    w, g, h = np.empty(size), np.empty(size), np.empty(size)
+    delta, force, curve = np.empty(size), np.empty(size), np.empty(size)
+    small = max(min(k, longest) + LANES, _APART)
+    top_s, top_a, top_z, top_gain, top_discount = (
+        np.empty(small), np.empty(small), np.empty(small), np.empty(small), np.empty(small)
+    )  # fmt: skip
+    top_w, top_g, top_h = np.empty(small), np.empty(small), np.empty(small)
+    top = np.empty(small, dtype=np.int64)
+    place = np.empty(size)
+    rank = np.empty(size, dtype=np.int64)
+    passed = np.empty(size, dtype=np.int64)
+    bits = np.empty(size, dtype=np.int64)
+    scale = bits.view(np.float64)
+    buffer = longest if longest > _FEW else 1
+    keys, more_keys = np.empty(buffer), np.empty(buffer)
+    index, more_index = np.empty(buffer, dtype=np.int64), np.empty(buffer, dtype=np.int64)
+    for q in range(first, last):
+        b = bounds[q]
+        e = bounds[q + 1]
+        n = e - b
+        lowest = np.inf
+        highest = -np.inf
+        for i in range(n):
+            s[i] = scores[order[b + i]]
+            place[i] = order[b + i]
+            lowest = min(lowest, s[i])
+            highest = max(highest, s[i])
+            g[i] = 0.0
+            h[i] = 0.0
+        force_scale = 0.0
+        if start[b] < n:
+            if n <= _FEW:
+                _count_above(n, s, place, rank)
+            else:
+                _sort_falling(n, s, place, keys, index, more_keys, more_index)
+                for r in range(n):
+                    rank[index[r]] = r
+            best = 0.0
+            for i in range(n):
+                gain[i] = gains[np.int64(labels[order[b + i]])]
+                discount[i] = discounts[rank[i]]
+                if i < k:
+                    best += gain[i] * discounts[i]
+            distances = normalise and lowest != highest
+            near = 0.01 if distances else 1.0
+            middle = 0.5 * lowest + 0.5 * highest
+            narrow = sigma * (highest - lowest) <= WIDEST
+            for i in range(n):
+                a[i] = sigma * (s[i] - middle) if narrow else 0.0
+                z[i] = s[i] if distances else 0.0
+            if narrow:
+                _exponentials(n, 0.0, a, bits, scale)
+            n_top = 0
+            for i in range(n):
+                passed[i] = n_top
+                if rank[i] < k:
+                    top[n_top] = i
+                    top_s[n_top] = s[i]
+                    top_a[n_top] = a[i]
+                    top_z[n_top] = z[i]
+                    top_gain[n_top] = gain[i]
+                    top_discount[n_top] = discount[i]
+                    n_top += 1
+            for j in range(LANES):
+                a[n + j] = top_a[n_top + j] = 1.0
+                z[n + j] = top_z[n_top + j] = _FAR
+                gain[n + j] = top_gain[n_top + j] = 0.0
+                discount[n + j] = top_discount[n_top + j] = 0.0
+                g[n + j] = h[n + j] = 0.0
+            for t in range(n_top + LANES):
+                top_g[t] = 0.0
+                top_h[t] = 0.0
+            plain = _lambda_list(
+                n, n_top, k, s, a, z, gain, discount, w, g, h, top_s, top_a, top_z, top_gain,
+                top_discount, top_w, top_g, top_h, top, passed, delta, force, curve, rank,
+                start[b:e], code[b:e], by_group[b:e], weight[b:e], table, narrow, near, sigma,
+            )  # fmt: skip
+            if best > 0.0:
+                force_scale = sigma / best
+            if normalise and plain > 0.0 and best > 0.0:
+                total = 2.0 * (force_scale * plain)
+                force_scale *= np.log1p(total) / (total * 0.6931471805599453)
+        v = query_weight[q] * force_scale
+        for i in range(n):
+            gradient[order[b + i]] = v * g[i]
+            hessian[order[b + i]] = sigma * v * h[i]

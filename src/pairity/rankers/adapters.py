@@ -1,0 +1,80 @@
+"""as_ranker: other people's models as rankers that pairity can train.
+
+Which adapter serves a model is told from its class, by name, so that no engine is imported before
+one of its models is handed in.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from sklearn.base import BaseEstimator, is_regressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from pairity.exceptions import InputError
+from pairity.rankers.base import Ranker
+from pairity.rankers.linear import LinearRanker
+
+# The library, the class that is served, and the adapter: module and class.
+_ADAPTERS = {
+    ("lightgbm", "LGBMRanker"): ("lightgbm", "LightGBMRanker"),
+    ("xgboost", "XGBRanker"): ("xgboost", "XGBoostRanker"),
+    ("catboost", "CatBoostRanker"): ("catboost", "CatBoostPairRanker"),
+    ("torch", "Module"): ("torch", "TorchRanker"),
+}
+_REFUSED = {
+    "lightgbm": "LGBMRanker",
+    "xgboost": "XGBRanker",
+    "catboost": "CatBoostRanker",
+}
+
+
+def as_ranker(model: Any) -> Ranker:
+    """A ranker from whatever the caller has.
+
+    Parameters
+    ----------
+    model : None, Ranker, LGBMRanker, XGBRanker, CatBoostRanker, torch.nn.Module or regressor
+        None stands for `LinearRanker()`. A ranker is handed back as it is; an engine's model is
+        wrapped with the adapter's defaults. To set those, make the adapter yourself, for example
+        ``LightGBMRanker(LGBMRanker(), loss="logistic")``.
+    """
+    if model is None:
+        return LinearRanker()
+    if isinstance(model, type):
+        raise InputError(
+            f"ranker is the class {model.__name__}. Pass an instance: {model.__name__}()."
+        )
+    if hasattr(model, "fit_pairs") and hasattr(model, "predict"):
+        ranker: Ranker = model
+        return ranker
+    families = [(base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__]
+    for family in families:
+        if family in _ADAPTERS:
+            module, name = _ADAPTERS[family]
+            adapter = getattr(import_module(f"pairity.rankers.{module}"), name)
+            wrapped: Ranker = adapter(model)
+            return wrapped
+    name = type(model).__name__
+    for library, _ in families:
+        if library in _REFUSED:
+            raise InputError(
+                f"{name} is not a ranking model: it never sees which items share a query. Pass "
+                f"{library}'s {_REFUSED[library]} with the same parameters."
+            )
+    if isinstance(model, BaseEstimator) and is_regressor(model):
+        if not isinstance(model, Pipeline) and not has_fit_parameter(model, "sample_weight"):
+            raise InputError(
+                f"{name}.fit takes no sample_weight, which pairity needs to weigh the items by. "
+                "Use a regressor that does, such as HistGradientBoostingRegressor()."
+            )
+        from pairity.rankers.newton import NewtonRanker
+
+        return NewtonRanker(model)
+    raise InputError(
+        f"{name} is not a ranker that pairity can train: it needs fit_pairs(queries, table, "
+        "previous=None) and predict(X). Use LinearRanker(), an engine's ranking model or a "
+        "regressor, or see pairity.rankers.base.Ranker."
+    )

@@ -1,0 +1,528 @@
+"""TorchRanker: any PyTorch module that scores items, trained on weighted pairs."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.sparsefuncs import mean_variance_axis
+from sklearn.utils.validation import check_is_fitted
+
+from pairity.columns import Features, show
+from pairity.exceptions import InputError, PairityError, TrainingError
+from pairity.losses import Loss, as_loss
+from pairity.pairs import cell_counts
+from pairity.queries import Queries, require_preferences
+from pairity.rankers._boosting import import_engine
+from pairity.rankers._estimators import PairRanker, read_features
+
+Array = NDArray[np.float64]
+
+_OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
+_LEAST_STEPS, _LARGEST_BATCH = 20, 32
+_PREDICT_ENTRIES = 10_000_000  # of X that are scored at once
+_CONSTANT = 1e-7  # a spread this small against the mean is float32's rounding
+
+
+class TorchRanker(PairRanker):
+    r"""A PyTorch module that scores items, trained on weighted pairs.
+
+    .. math::
+
+        \min_\theta \;
+        \frac{\sum W_{g_i g_j} L(s_\theta(x_i) - s_\theta(x_j))}{\sum W_{g_i g_j}}
+
+    over the preference pairs (i, j). The gradient in the scores comes from the same kernels as
+    everywhere else in pairity, and the module's own backward pass does the rest: no pair is ever
+    stored.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Maps features of shape (n_items, n_features) to scores of shape (n_items,) or (n_items, 1),
+        each item's by its own features. It is copied and not changed: every fit begins with the
+        parameters it has.
+    loss : {"logistic", "lambdarank", "hinge", "bpr"} or Loss, default="logistic"
+        The loss L of a pair; see `pairity.losses`.
+    optimizer : {"adam", "adamw", "sgd"} or callable, default="adam"
+        A callable is given the module's parameters and returns a torch optimizer; learning rate
+        and weight decay are then its own.
+    learning_rate : float, default=0.01
+        At first; see `decay`.
+    weight_decay : float, default=0.0
+    epochs : int, default=50
+        Passes over the training queries.
+    batch_queries : int, "auto" or None, default="auto"
+        Queries per step, never cut: "auto" takes up to 32, and fewer where an epoch would have
+        less than 20 steps; None takes all at once.
+    decay : bool, default=True
+        Whether the learning rate falls evenly to zero over the epochs, so that the end of the
+        training does not depend on which queries came last.
+    validation : float, optional
+        A share of the queries to hold out; the parameters of the epoch with the lowest loss on
+        them are kept. By default every query is trained on, and the last parameters are kept.
+    patience : int or None, default=None
+        Epochs in a row without a lower loss, on the held-out queries where there are any, else in
+        training, after which to stop. None runs all epochs.
+    warm_start : bool, default=False
+        Whether a later round of `FairRanker` begins with the parameters of the round before,
+        rather than with those of `module`.
+    standardise : bool, default=True
+        Whether to put a layer in front that brings every feature to mean 0 and variance 1 on the
+        training items.
+    device : str or torch.device, default="cpu"
+        Where to train; "auto" takes a CUDA device where there is one.
+    random_state : int, RandomState instance or None
+        Draws the batches, the held-out queries and whatever the module draws, such as dropout.
+        With None a seed is drawn in the first round and kept for the later ones.
+
+    Attributes
+    ----------
+    module_ : torch.nn.Module
+        The trained copy, on the CPU and in eval mode, which predicts by itself on raw features.
+        With `standardise` it is ``Sequential(BatchNorm1d, module)``, the first layer's statistics
+        being those of the training data.
+    loss_curve_ : list of float
+        The mean loss in each epoch's training steps; empty for a loss that has no value.
+    validation_curve_ : list of float
+        The mean loss on the held-out queries after each epoch; empty without them.
+    n_epochs_ : int
+    best_epoch_ : int, the epoch, from 1, whose parameters were kept
+    n_features_in_ : int
+
+    Notes
+    -----
+    A step's gradient is that of its queries' share in the mean loss, times the number of steps in
+    an epoch: the steps of an epoch together count every pair by its weight, and scaling all
+    weights changes nothing. Queries without a pair are left out. Torch's random state is the
+    caller's again when the fit ends, and nothing else global is touched.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from pairity.datasets import make_biased_ranking
+    >>> from pairity.rankers.torch import TorchRanker
+    >>> data = make_biased_ranking(20, 30, random_state=0)
+    >>> net = torch.nn.Sequential(
+    ...     torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)
+    ... )
+    >>> ranker = TorchRanker(net, random_state=0).fit(data.X, data.y, qid=data.qid)
+    >>> ranker.predict(data.X).shape
+    (600,)
+    """
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        loss: Any = "logistic",
+        optimizer: Any = "adam",
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.0,
+        epochs: int = 50,
+        batch_queries: Any = "auto",
+        decay: bool = True,
+        validation: float | None = None,
+        patience: int | None = None,
+        warm_start: bool = False,
+        standardise: bool = True,
+        device: Any = "cpu",
+        random_state: Any = None,
+    ) -> None:
+        self.module = module
+        self.loss = loss
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.epochs = epochs
+        self.batch_queries = batch_queries
+        self.decay = decay
+        self.validation = validation
+        self.patience = patience
+        self.warm_start = warm_start
+        self.standardise = standardise
+        self.device = device
+        self.random_state = random_state
+
+    def fit_pairs(  # type: ignore[override]
+        self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
+    ) -> Self:
+        """Train on weighted pairs; see `pairity.rankers.base.Ranker`."""
+        torch = import_engine("torch", "TorchRanker")
+        self._check_parameters(torch)
+        if queries.X is None:
+            raise InputError("The queries have no features. Build them with X.")
+        require_preferences(queries)
+        loss, device = as_loss(self.loss), _device(torch, self.device)
+        seed = self._draw_seed(previous)
+        train, held = queries.by_query()[0], None
+        if self.validation is not None:
+            train, held = train.split(self.validation, seed)
+        data = _Weighted.of(train, table, "training")
+        held_out = None if held is None else _Weighted.of(held, table, "held-out")
+        with _own_randomness(torch, seed, device):
+            module = self._start(torch, data.queries.X, previous).to(device)
+            trainer = _Trainer(torch, module, loss, data, held_out, device)
+            trainer.score_one_query("Before")
+            trainer.run(
+                self._make_optimizer(torch, module), int(self.epochs), self.batch_queries,
+                bool(self.decay), self.patience, bool(self.standardise),
+                np.random.RandomState(seed),
+            )  # fmt: skip
+            trainer.score_one_query("After")
+        module.zero_grad(set_to_none=True)
+        self.module_ = module.to("cpu").eval()
+        self.loss_curve_ = trainer.loss_curve
+        self.validation_curve_ = trainer.validation_curve
+        self.n_epochs_ = trainer.n_epochs
+        self.best_epoch_ = trainer.best_epoch
+        self.n_features_in_ = int(queries.X.shape[1])
+        self._seed = seed
+        return self
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores of shape (n_items,), in the order of the rows."""
+        check_is_fitted(self, "module_")
+        torch = import_engine("torch", "TorchRanker")
+        return _predict(torch, self.module_, read_features(self, X), torch.device("cpu"))
+
+    def _start(self, torch: Any, X: Features, previous: Any) -> Any:
+        """A copy of the module, with a layer that standardises in front where that is wanted."""
+        if self.warm_start and hasattr(previous, "module_"):
+            return copy.deepcopy(previous.module_)
+        module = copy.deepcopy(self.module)
+        if not self.standardise:
+            return module
+        mean, variance = _moments(X)
+        layer = torch.nn.BatchNorm1d(X.shape[1], eps=0.0, affine=False, dtype=_dtype(torch, module))
+        layer.running_mean.copy_(torch.from_numpy(mean))
+        layer.running_var.copy_(torch.from_numpy(variance))
+        return torch.nn.Sequential(layer, module)
+
+    def _make_optimizer(self, torch: Any, module: Any) -> Any:
+        parameters = [each for each in module.parameters() if each.requires_grad]
+        if callable(self.optimizer):
+            return self.optimizer(parameters)
+        kind = getattr(torch.optim, _OPTIMIZERS[self.optimizer])
+        return kind(parameters, lr=self.learning_rate, weight_decay=self.weight_decay)
+
+    def _draw_seed(self, previous: Any) -> int:
+        if self.random_state is None and hasattr(previous, "_seed"):
+            return int(previous._seed)
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+
+    def _check_parameters(self, torch: Any) -> None:
+        if isinstance(self.module, type) or not isinstance(self.module, torch.nn.Module):
+            raise InputError(
+                f"module is {show(self.module)}. Give a torch.nn.Module that maps features to "
+                "scores, such as torch.nn.Linear(n_features, 1)."
+            )
+        if not any(each.requires_grad for each in self.module.parameters()):
+            raise InputError(
+                "The module has no parameter that can be trained. Give one whose parameters have "
+                "requires_grad=True."
+            )
+        if self.standardise and any(
+            isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag))
+            for part in self.module.modules()
+        ):
+            raise InputError(
+                "The module looks up embeddings, whose numbers must not be standardised. Give "
+                "TorchRanker(module, standardise=False), and scale the other columns yourself."
+            )
+        if not callable(self.optimizer) and self.optimizer not in _OPTIMIZERS:
+            raise InputError(
+                f"optimizer is {show(self.optimizer)}. Choose {', '.join(map(repr, _OPTIMIZERS))}, "
+                "or give a function of the parameters, such as "
+                "lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
+            )
+        _require_number(self.learning_rate, "learning_rate", above=0.0)
+        _require_number(self.weight_decay, "weight_decay", least=0.0)
+        _require_whole(self.epochs, "epochs")
+        if self.batch_queries not in (None, "auto"):
+            _require_whole(self.batch_queries, "batch_queries")
+        if self.patience is not None:
+            _require_whole(self.patience, "patience")
+        watched = self.patience is not None or self.validation is not None
+        if watched and not hasattr(as_loss(self.loss), "value"):
+            raise InputError(
+                f"{as_loss(self.loss)!r} has no value that could be watched. Leave out validation "
+                "and patience, or choose another loss."
+            )
+        try:
+            check_random_state(self.random_state)
+        except ValueError as error:
+            raise InputError(
+                f"random_state is {show(self.random_state)}; give a whole number, a NumPy "
+                "RandomState or None."
+            ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class _Weighted:
+    """Queries whose rows stand together, and the table that makes their loss a mean."""
+
+    queries: Queries
+    bounds: NDArray[np.int64]
+    table: Array
+
+    @classmethod
+    def of(cls, queries: Queries, table: NDArray[np.float64], name: str) -> _Weighted:
+        """Of the queries whose pairs weigh something."""
+        padded = queries.pad(table)
+        weight = (cell_counts(queries) * padded).sum(axis=(1, 2)) * queries.weight_of_query
+        if not weight.sum() > 0.0:
+            raise InputError(
+                f"The preference pairs of the {queries.n_queries} {name} queries weigh "
+                f"{weight.sum():g} together. Check the weights, or hold out another share."
+            )
+        if not weight.all():
+            queries = queries.take(weight != 0.0)
+        sizes = np.bincount(queries.query, minlength=queries.n_queries)
+        own = slice(queries.n_codes)
+        return cls(queries, np.r_[0, np.cumsum(sizes)], padded[own, own] / weight.sum())
+
+    def part(self, chosen: NDArray[np.int64]) -> tuple[Queries, NDArray[np.int64], Array]:
+        """Some queries without their features, their rows, and the table with their codes."""
+        begin, sizes = self.bounds[chosen], np.diff(self.bounds)[chosen]
+        query = np.repeat(np.arange(len(chosen)), sizes)
+        rows = np.arange(len(query)) + np.repeat(begin - np.cumsum(sizes) + sizes, sizes)
+        whole = self.queries
+        part = replace(
+            whole,
+            X=None,
+            y=whole.y[rows],
+            query=query,
+            query_ids=whole.query_ids[chosen],
+            group=whole.group[rows],
+            item_weight=None if whole.item_weight is None else whole.item_weight[rows],
+            query_weight=None if whole.query_weight is None else whole.query_weight[chosen],
+        )
+        return part, rows, self.table[: part.n_codes, : part.n_codes].copy()
+
+
+class _Trainer:
+    """One training run."""
+
+    def __init__(
+        self,
+        torch: Any,
+        module: Any,
+        loss: Loss,
+        data: _Weighted,
+        held_out: _Weighted | None,
+        device: Any,
+    ) -> None:
+        self.torch, self.module, self.loss, self.device = torch, module, loss, device
+        self.data, self.held_out = data, held_out
+        self.has_value = hasattr(loss, "value")
+        self.loss_curve: list[float] = []
+        self.validation_curve: list[float] = []
+        self.n_epochs = self.best_epoch = self.n_steps = 0
+
+    def score_one_query(self, when: str) -> None:
+        """See whether the module can; lazy layers find their shape here."""
+        X = self.data.queries.X[: int(self.data.bounds[1])]
+        self.module.eval()
+        try:
+            scores = _predict(self.torch, self.module, X, self.device)
+        except PairityError:
+            raise
+        except Exception as error:
+            raise InputError(
+                f"The module cannot score features of shape {X.shape}: {type(error).__name__}: "
+                f"{error}"
+            ) from error
+        _require_finite(scores, f"{when} the training, scores are")
+
+    def run(
+        self,
+        optimizer: Any,
+        epochs: int,
+        batch_queries: Any,
+        decay: bool,
+        patience: int | None,
+        standardised: bool,
+        rng: np.random.RandomState,
+    ) -> None:
+        """Train, and leave the module with the parameters that are to be kept."""
+        n_queries = self.data.queries.n_queries
+        if batch_queries == "auto":
+            batch_queries = min(max(n_queries // _LEAST_STEPS, 1), _LARGEST_BATCH)
+        n_batches = 1 if batch_queries is None else -(-n_queries // int(batch_queries))
+        everything = self._batch(np.arange(n_queries)) if n_batches == 1 else None
+        schedule = self.torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: 1.0 - decay * step / (epochs * n_batches)
+        )
+        best, kept, stale = np.inf, None, 0
+        for self.n_epochs in range(1, epochs + 1):
+            losses = []
+            self.module.train()
+            if standardised:
+                self.module[0].eval()  # the statistics of the data, not of the batch
+            if everything is None:
+                parts = np.array_split(rng.permutation(n_queries), n_batches)
+            for at in range(n_batches):
+                batch = self._batch(parts[at]) if everything is None else everything
+                losses.append(self._step(optimizer, batch, n_batches))
+                schedule.step()
+            now = float(np.sum(losses))
+            if self.has_value:
+                self.loss_curve.append(now)
+            if self.held_out is not None:
+                now = self._held_out_loss(self.held_out)
+                self.validation_curve.append(now)
+            if not now < best:
+                stale += 1
+            else:
+                best, stale, self.best_epoch = now, 0, self.n_epochs
+                if self.held_out is not None:
+                    kept = copy.deepcopy(self.module.state_dict())
+            if patience is not None and stale >= patience:
+                break
+        if kept is None:
+            self.best_epoch = self.n_epochs
+        else:
+            self.module.load_state_dict(kept)
+
+    def _batch(self, chosen: NDArray[np.int64]) -> tuple[Queries, Array, Any]:
+        part, rows, table = self.data.part(chosen)
+        X = self.data.queries.X[rows]
+        return part, table, _tensor(self.torch, X, self.module, self.device)
+
+    def _step(self, optimizer: Any, batch: tuple[Queries, Array, Any], n_batches: int) -> float:
+        """One step of the optimizer; the batch's share in the mean loss before it."""
+        part, table, X = batch
+        losses: list[float] = []
+
+        def closure() -> float:
+            optimizer.zero_grad()
+            scores = _forward(self.torch, self.module, X)
+            if not scores.requires_grad:
+                raise InputError(
+                    "The module's scores do not follow from its parameters, so there is nothing "
+                    "to train. Leave out detach() and no_grad() in its forward()."
+                )
+            values = _numbers(self.torch, scores)
+            _require_finite(values, f"The training diverged in epoch {self.n_epochs}: scores are")
+            gradient, _ = self.loss.derivatives(values, part, table, iteration=self.n_steps)
+            scores.backward(self.torch.from_numpy(n_batches * gradient).to(scores))
+            losses.append(self._value(values, part, table))
+            return n_batches * losses[-1]
+
+        optimizer.step(closure)
+        self.n_steps += 1
+        return losses[0]
+
+    def _value(self, scores: Array, queries: Queries, table: Array) -> float:
+        value: Any = getattr(self.loss, "value", None)
+        return float("nan") if value is None else float(value(scores, queries, table))
+
+    def _held_out_loss(self, held: _Weighted) -> float:
+        self.module.eval()
+        scores = _predict(self.torch, self.module, held.queries.X, self.device)
+        return self._value(scores, held.queries, held.table)
+
+
+@contextmanager
+def _own_randomness(torch: Any, seed: int, device: Any) -> Iterator[None]:
+    """Seed torch inside the block, and leave its random state as it was."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
+
+
+def _device(torch: Any, name: Any) -> Any:
+    if isinstance(name, str) and name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(
+            f"device is {show(name)}. Give 'cpu', 'auto', or a device of torch's such as 'cuda:0'."
+        ) from error
+
+
+def _dtype(torch: Any, module: Any) -> Any:
+    """The kind of numbers that the module computes with."""
+    kinds = (each.dtype for each in module.parameters() if each.is_floating_point())
+    return next(kinds, torch.get_default_dtype())
+
+
+def _tensor(torch: Any, X: Features, module: Any, device: Any) -> Any:
+    dense = X.toarray() if isinstance(X, sp.csr_array) else X
+    return torch.from_numpy(np.ascontiguousarray(dense)).to(device, _dtype(torch, module))
+
+
+def _forward(torch: Any, module: Any, X: Any) -> Any:
+    """Scores of shape (n_items,)."""
+    scores = module(X)
+    if not isinstance(scores, torch.Tensor):
+        raise InputError(
+            f"The module returned {type(scores).__name__} rather than a tensor. Its forward() must "
+            "return one score per item."
+        )
+    if tuple(scores.shape) not in ((len(X),), (len(X), 1)):
+        raise InputError(
+            f"The module returned shape {tuple(scores.shape)} for features of shape "
+            f"{tuple(X.shape)}. Return one score per item: ({len(X)},) or ({len(X)}, 1)."
+        )
+    return scores.reshape(len(X))
+
+
+def _numbers(torch: Any, scores: Any) -> Array:
+    numbers: Array = scores.detach().to("cpu", torch.float64).numpy()
+    return numbers
+
+
+def _predict(torch: Any, module: Any, X: Features, device: Any) -> Array:
+    n_items, n_features = X.shape
+    rows = max(1, _PREDICT_ENTRIES // n_features)
+    scores = np.empty(n_items)
+    with torch.no_grad():
+        for begin in range(0, n_items, rows):
+            part = slice(begin, begin + rows)
+            features = _tensor(torch, X[part], module, device)
+            scores[part] = _numbers(torch, _forward(torch, module, features))
+    return scores
+
+
+def _moments(X: Features) -> tuple[Array, Array]:
+    """Mean and variance of every feature, a variance of 1 where it is constant."""
+    if isinstance(X, sp.csr_array):
+        mean, variance = mean_variance_axis(X, axis=0)
+    else:
+        mean, variance = X.mean(axis=0), X.var(axis=0)
+    constant = variance <= (_CONSTANT * mean) ** 2 + np.finfo(np.float32).tiny
+    return mean, np.where(constant, 1.0, variance)
+
+
+def _require_finite(scores: Array, what: str) -> None:
+    bad = ~np.isfinite(scores)
+    if bad.any():
+        raise TrainingError(
+            f"{what} NaN or infinity for {int(bad.sum())} of {len(scores)} items. Lower the "
+            "learning rate, standardise the features, or look at the module."
+        )
+
+
+def _require_number(value: Any, name: str, *, least: float = 0.0, above: float = -1.0) -> None:
+    number = np.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if not (least <= number < np.inf and number > above):
+        bound = "above 0" if above >= 0 else "of 0 or more"
+        raise InputError(f"{name} is {show(value)}; give a number {bound}.")
+
+
+def _require_whole(value: Any, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+        raise InputError(f"{name} is {show(value)}; give a whole number of at least 1.")

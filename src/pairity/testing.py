@@ -1,0 +1,840 @@
+"""check_ranker: what every ranker must do with weighted pairs, for ours and for anybody's.
+
+Each check trains copies of the ranker on small data made here, with weights that must give the
+same model, and compares the scores of the training items. Nothing else is known of the ranker
+than `pairity.rankers.base.Ranker`.
+"""
+
+from __future__ import annotations
+
+import pickle
+import random
+import sys
+import warnings
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
+
+from pairity.exceptions import ContractError, InputError, TargetNotReachedWarning
+from pairity.fair_ranker import FairRanker
+from pairity.pairs import cell_means, mean_auc
+from pairity.queries import Queries
+from pairity.rankers.adapters import as_ranker
+
+Array = NDArray[np.float64]
+Plain = Callable[[Queries], Any]
+
+RTOL = 1e-4
+_LEAST_AUC = 0.6  # a ranker that learns anything is well above, on its training items
+_LEAST_PULL = 0.05  # of a cell's AUC, between weighing it little and much
+_RESPONSE_ERROR = 0.25  # a response only steers the search
+_INTERRUPTIONS = (0.0, 0.3, 0.6, 0.9)  # of the calls in a fit
+
+RANKER_CHECKS: dict[str, Callable[..., None]] = {}
+"""The properties, by name, in the order in which they are checked.
+
+Each is a function of ``(ranker, *, rtol=1e-4, plain=None)`` that raises `ContractError`.
+"""
+
+
+def check_ranker(
+    ranker: Any, *, rtol: float = RTOL, plain: Plain | None = None, skip: Collection[str] = ()
+) -> None:
+    """Check that a ranker treats weighted pairs as pairity expects.
+
+    Parameters
+    ----------
+    ranker : Ranker, or whatever else `pairity.rankers.adapters.as_ranker` takes
+        It is cloned before every fit. Where it draws at random, give it a seed.
+    rtol : float, default=1e-4
+        How far the scores of two fits that must agree may lie apart, as a share of their spread
+        (largest less smallest). Engines that sum in float32 come within about 1e-5, and fits to
+        convergence within their own tolerance; a fit that stops early needs more.
+    plain : callable, optional
+        Given queries, the scores of their items by the engine's own training, without weights. The
+        ranker must agree with it where all pairs weigh 1.
+    skip : collection of str
+        Names of properties that this ranker need not have.
+
+    Raises
+    ------
+    ContractError
+        If a property fails; it says which ones, by how much, and what the ranker should do. Its
+        `properties` are their names.
+
+    Notes
+    -----
+    The properties, in the order of `RANKER_CHECKS`:
+
+    learns
+        Items with higher labels get higher scores: an AUC of 0.6 or more on the training items.
+    unit weights
+        A table of ones is plain training: `fit_pairs` agrees with `fit`, where there is one, with
+        queries without groups, and with `plain`.
+    scale
+        A table, 3 times that table and 0.1 times that table give the same scores.
+    weights matter
+        Pairs of a cell are respected more if it weighs 9 than if a cell of contrary pairs does.
+    whole weights
+        Weights are repeats. Some queries are listed twice, the copy in groups of its own; weights
+        of 3 and 1 for the two agree with 2 and 2. As nothing else differs, neither the rows nor
+        the total weight, this is exact whatever the engine's penalties and limits. Draws by row or
+        by batch (bootstraps, sampled pairs, batches of queries) do not have this property.
+    zero weights
+        A cell that weighs 0 agrees with queries that weigh 0, and with queries whose items all have
+        the same label, so that the pairs are not there. The rows are, in all three, as an engine
+        may cut features into bins by all rows. The scores of the other queries are compared.
+    weights multiply
+        A pair weighs its table entry times its query's weight times its items' weights: doubling a
+        cell by any of the three gives the same scores, and equal weights for all change nothing.
+    missing groups
+        Pairs with an item of unknown group weigh 1, as if it were a group with ones in the table.
+    row order
+        Shuffled rows, the queries mixed, give every item the same score. Losses that break ties by
+        row (LambdaRank) and draws by row do not have this property.
+    clone
+        `sklearn.base.clone` of a fitted ranker has the same parameters, is not fitted, and fits to
+        the same scores.
+    parameters
+        Fitting leaves the parameters as they were, those of nested estimators and the weights of
+        torch modules as well, and changes neither the features nor the table.
+    previous
+        A fit that is handed a previous one agrees with a fit that is not, and leaves the previous
+        one's scores as they were.
+    predict
+        Scores are finite float64 of shape (n_items,); each follows from its own row, old or new;
+        no group is needed.
+    seed
+        Two fits of clones agree, whatever the state of NumPy's and Python's global generators.
+    interruption
+        A fit that Ctrl-C ended anywhere leaves nothing broken: the same ranker fits the same
+        queries again, to the scores of a fit that went through, and a previous model scores as
+        before. The interruption must come out of the fit (an engine's own error may, in its place,
+        but not everywhere).
+    following
+        Where there is `fit_following`, and it is not refused by an `InputError`, a table that stays
+        the same agrees with `fit_pairs`.
+    response
+        Where there is `response`, it foretells how the scores follow the table, to a quarter.
+    FairRanker
+        `FairRanker` around it fits, predicts, and predicts the same once pickled and read again.
+
+    Scores are compared up to a common constant where weights are, since no pair sees one. No check
+    compares a weight with more or fewer rows: these would move an engine's bins, its limits on the
+    size of a leaf and the strength of its penalties, whatever the ranker does with the weights.
+
+    A ranker that scales features by the weighted rows has "zero weights" and "weights multiply"
+    only as far as the scale makes no difference: rows have the weights of items and queries, but
+    no table entry. `LinearRanker` does so for its penalty, and passes unless that is strong.
+
+    Examples
+    --------
+    >>> from pairity import LinearRanker
+    >>> from pairity.testing import RANKER_CHECKS, check_ranker
+    >>> check_ranker(LinearRanker())
+    >>> RANKER_CHECKS["scale"](LinearRanker(), rtol=1e-3)
+    """
+    failures = []
+    for _, check in ranker_checks(ranker, rtol=rtol, plain=plain, skip=skip):
+        try:
+            check()
+        except ContractError as error:
+            failures.append(error)
+    if len(failures) == 1:
+        raise failures[0]
+    if failures:
+        n_checks = len(RANKER_CHECKS.keys() - set(skip))
+        listed = "\n".join(f"- {failure}" for failure in failures)
+        names = tuple(name for failure in failures for name in failure.properties)
+        raise ContractError(f"{len(failures)} of {n_checks} properties fail.\n{listed}", names)
+
+
+def ranker_checks(
+    ranker: Any, *, rtol: float = RTOL, plain: Plain | None = None, skip: Collection[str] = ()
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The checks of a ranker one by one, to be parametrised over.
+
+    Parameters
+    ----------
+    ranker, rtol, plain, skip
+        As in `check_ranker`.
+
+    Yields
+    ------
+    name : str
+    check : callable
+        Without arguments; raises `ContractError`.
+
+    Examples
+    --------
+    With pytest::
+
+        CHECKS = dict(ranker_checks(MyRanker(random_state=0)))
+
+        @pytest.mark.parametrize("name", CHECKS)
+        def test_contract(name):
+            CHECKS[name]()
+    """
+    chosen = (skip,) if isinstance(skip, str) else tuple(skip)
+    for name in chosen:
+        if name not in RANKER_CHECKS:
+            raise InputError(
+                f"There is no property named {name!r} to skip. Choose among "
+                f"{', '.join(map(repr, RANKER_CHECKS))}."
+            )
+    for name, check in RANKER_CHECKS.items():
+        if name not in chosen:
+            yield name, _Bound(check, ranker, rtol, plain)
+
+
+@dataclass(frozen=True, eq=False)
+class _Bound:
+    """A check, with what it is to look at."""
+
+    check: Callable[..., None]
+    ranker: Any
+    rtol: float
+    plain: Plain | None
+
+    def __call__(self) -> None:
+        self.check(self.ranker, rtol=self.rtol, plain=self.plain)
+
+
+@dataclass(frozen=True, eq=False)
+class _Subject:
+    """The ranker under one check."""
+
+    name: str
+    ranker: Any
+    rtol: float
+    plain: Plain | None
+
+    def fit(self, queries: Queries, table: Any = None, *, previous: Any = None) -> Any:
+        """A copy, fitted; with a table of ones where none is given."""
+        fresh = clone(self.ranker, safe=False)
+        fresh.fit_pairs(queries, _table(queries, table), previous=previous)
+        return fresh
+
+    def scores(self, queries: Queries, table: Any = None) -> Array:
+        """What a fresh copy fitted on them gives these items."""
+        return self.predict(self.fit(queries, table), queries.X)
+
+    def predict(self, model: Any, X: Any) -> Array:
+        """Scores that can be compared."""
+        scores = np.asarray(model.predict(X), dtype=np.float64)
+        if scores.shape != (len(X),) or not np.isfinite(scores).all():
+            self.fail(
+                f"predict returned shape {scores.shape}, {int((~np.isfinite(scores)).sum())} of "
+                f"them NaN or infinity, for {len(X)} items. Return one finite score per row."
+            )
+        return scores
+
+    def same(
+        self, got: Array, want: Array, what: str, advice: str, *, shifted: bool = True
+    ) -> None:
+        """Require equal scores, up to a common constant where `shifted`."""
+        apart = got - want
+        if shifted:
+            apart = apart - apart.mean()
+        gap, spread = float(np.abs(apart).max()), float(np.ptp(want))
+        if not gap <= self.rtol * spread:
+            share = gap / spread if spread > 0 else np.inf
+            self.fail(
+                f"{what}: scores differ by up to {gap:.3g}, {share:.2g} of their spread "
+                f"(rtol is {self.rtol:g}). {advice}"
+            )
+
+    def fail(self, message: str) -> None:
+        kind = type(self.ranker).__name__
+        raise ContractError(f"{kind} fails {self.name!r}: {message}", (self.name,))
+
+
+def _property(name: str) -> Callable[[Callable[[_Subject], None]], Callable[..., None]]:
+    """Enter a check in the list, as a function of a ranker."""
+
+    def enter(function: Callable[[_Subject], None]) -> Callable[..., None]:
+        def check(ranker: Any, *, rtol: float = RTOL, plain: Plain | None = None) -> None:
+            subject = _Subject(name, as_ranker(ranker), rtol, plain)
+            try:
+                function(subject)
+            except ContractError:
+                raise
+            except Exception as error:
+                told = str(error).partition("\n")[0]
+                raise ContractError(
+                    f"{type(subject.ranker).__name__} fails {name!r}: it raised "
+                    f"{type(error).__name__}: {told}",
+                    (name,),
+                ) from error
+
+        check.__name__ = check.__qualname__ = function.__name__
+        check.__doc__ = function.__doc__
+        RANKER_CHECKS[name] = check
+        return check
+
+    return enter
+
+
+# --- data ---------------------------------------------------------------------------------------
+
+
+def _mixed() -> dict[str, Any]:
+    """Thirty lists of twelve: three grades, and three groups that are favoured unequally."""
+    rng = np.random.default_rng(20210)
+    n_queries, n_items = 30, 12
+    qid = np.repeat(np.arange(n_queries), n_items)
+    group = rng.integers(0, 3, len(qid))
+    X = rng.normal(size=(len(qid), 4))
+    X[:, 3] += group - 1.0
+    latent = X @ [1.0, -0.6, 0.3, 0.0] + 0.8 * (group - 1.0) + 0.7 * rng.normal(size=len(qid))
+    rank = latent.reshape(n_queries, n_items).argsort(axis=1).argsort(axis=1).ravel()
+    return {
+        "X": X,
+        "y": (rank // 4).astype(float),
+        "qid": qid,
+        "sensitive_features": np.array(["a", "b", "c"], dtype=object)[group],
+    }
+
+
+_TABLE = np.array([[1.0, 0.4, 2.5], [1.6, 0.8, 0.3], [0.5, 1.9, 1.2]])  # for the mixed lists
+_CELLS = (("a", "b"), ("b", "a"), ("a", "a"))
+
+
+def _in_cells(*, copies: bool = False) -> dict[str, Any]:
+    """Thirty-six lists of twelve, the pairs of each in one cell, in turn: see `_CELLS`.
+
+    The lists of the first two cells hold the same items and mostly contrary preferences, so that no
+    ranker can respect both. With `copies`, the lists of the first cell stand there twice, the
+    second time in the groups c and d.
+    """
+    rng = np.random.default_rng(20211)
+    n_queries, n_items = 36, 12
+    cell = np.arange(n_queries) % len(_CELLS)
+    X = rng.normal(size=(n_queries, n_items, 4))
+    X[cell == 1] = X[cell == 0]
+    wanted = np.array([[1.5, 0.7, 0.0, 0.2], [-1.5, 0.7, 0.3, 0.0], [0.2, 0.7, 1.0, 0.0]])
+    latent = np.einsum("qif,qf->qi", X, wanted[cell]) + 0.5 * rng.normal(size=X.shape[:2])
+    n_preferred = rng.integers(4, 9, n_queries)
+    preferred = latent.argsort(axis=1).argsort(axis=1) >= (n_items - n_preferred)[:, None]
+    names = np.array(_CELLS, dtype=object)[cell]
+    group = np.where(preferred, names[:, :1], names[:, 1:])
+    data = {
+        "X": X.reshape(-1, 4),
+        "y": preferred.ravel().astype(float),
+        "qid": np.repeat(np.arange(n_queries), n_items),
+        "sensitive_features": group.ravel(),
+    }
+    if not copies:
+        return data
+    again = _rows_of_cell(data, 0)
+    twin = {"a": "c", "b": "d"}
+    added = {
+        **{key: data[key][again] for key in ("X", "y")},
+        "qid": data["qid"][again] + n_queries,
+        "sensitive_features": np.array([twin[g] for g in group.ravel()[again]], dtype=object),
+    }
+    return {key: np.concatenate([data[key], added[key]]) for key in data}
+
+
+def _rows_of_cell(data: dict[str, Any], cell: int) -> NDArray[np.bool_]:
+    chosen: NDArray[np.bool_] = data["qid"] % len(_CELLS) == cell
+    return chosen
+
+
+def _cell_table(queries: Queries, fill: float = 1.0, **weights: float) -> Array:
+    """A table by the names of the groups: ``ab=3`` weighs the cell (a, b)."""
+    table = np.full((queries.n_groups, queries.n_groups), fill)
+    for cell, weight in weights.items():
+        preferred, other = (queries.groups.index(name) for name in cell)
+        table[preferred, other] = weight
+    return table
+
+
+def _queries(subject: _Subject, data: dict[str, Any], **changed: Any) -> Queries:
+    """Queries with arrays of their own, read as this ranker wants them."""
+    raw = bool(getattr(subject.ranker, "raw_features", False))
+    given = {**data, **changed}
+    return Queries.from_arrays(**{**given, "X": given["X"].copy()}, raw=raw)
+
+
+def _table(queries: Queries, table: Any) -> Array:
+    if table is None:
+        return np.ones((queries.n_groups, queries.n_groups))
+    return np.array(table, dtype=np.float64)
+
+
+# --- weights ------------------------------------------------------------------------------------
+
+
+@_property("learns")
+def check_learns(subject: _Subject) -> None:
+    """Items with higher labels get higher scores."""
+    queries = _queries(subject, _mixed())
+    auc = mean_auc(subject.scores(queries), queries)
+    if not auc >= _LEAST_AUC:
+        subject.fail(
+            f"the AUC is {auc:.3f} on the {queries.n_queries} queries it was trained on, where "
+            f"{_LEAST_AUC:g} is easy. Score items with higher labels higher, and give the ranker "
+            "settings that can learn from 360 items."
+        )
+
+
+@_property("unit weights")
+def check_unit_weights(subject: _Subject) -> None:
+    """A table of ones is plain training."""
+    data = _mixed()
+    queries = _queries(subject, data)
+    ones = subject.scores(queries)
+    advice = "With all weights 1, train as if there were none."
+    ungrouped = _queries(subject, data, sensitive_features=None)
+    subject.same(ones, subject.scores(ungrouped), "with and without groups", advice)
+    if hasattr(subject.ranker, "fit"):
+        fitted = clone(subject.ranker, safe=False).fit(data["X"].copy(), data["y"], qid=data["qid"])
+        got = subject.predict(fitted, data["X"])
+        subject.same(ones, got, "fit_pairs with ones against fit", advice)
+    if subject.plain is not None:
+        want = np.asarray(subject.plain(queries), dtype=np.float64)
+        subject.same(ones, want, "fit_pairs with ones against the plain training", advice)
+
+
+@_property("scale")
+def check_scale(subject: _Subject) -> None:
+    """Scaling the table changes nothing."""
+    queries = _queries(subject, _mixed())
+    once = subject.scores(queries, _TABLE)
+    for factor in (3.0, 0.1):
+        subject.same(
+            subject.scores(queries, factor * _TABLE),
+            once,
+            f"a table and {factor:g} times that table",
+            "Divide the weights by their mean over the pairs before training.",
+        )
+
+
+@_property("weights matter")
+def check_weights_matter(subject: _Subject) -> None:
+    """What weighs more is respected more."""
+    queries = _queries(subject, _in_cells())
+    cell = np.nonzero(_cell_table(queries, 0.0, ab=1.0))
+    heavy, light = (
+        cell_means(subject.scores(queries, table), queries)[cell].item()
+        for table in (_cell_table(queries, ab=9.0), _cell_table(queries, ba=9.0))
+    )
+    if not heavy - light >= _LEAST_PULL:
+        subject.fail(
+            f"of the pairs in a cell, {heavy:.0%} are in the right order where the cell weighs 9, "
+            f"and {light:.0%} where contrary pairs do. Multiply the loss of a pair by "
+            "table[group of the preferred item, group of the other]."
+        )
+
+
+@_property("whole weights")
+def check_whole_weights(subject: _Subject) -> None:
+    """A whole weight equals repeating the pair."""
+    queries = _queries(subject, _in_cells(copies=True))
+    subject.same(
+        subject.scores(queries, _cell_table(queries, 2.0, ab=3.0, cd=1.0)),
+        subject.scores(queries, _cell_table(queries, 2.0)),
+        "a query with weight 3 and its copy with 1, against both with 2",
+        "Let a pair of weight w count as w pairs: multiply its loss by w, not by a power of it.",
+    )
+
+
+@_property("zero weights")
+def check_zero_weights(subject: _Subject) -> None:
+    """A weight of zero equals dropping the pair."""
+    data = _in_cells()
+    queries = _queries(subject, data)
+    dropped = _rows_of_cell(data, 1)
+    kept = ~dropped
+    zero = subject.scores(queries, _cell_table(queries, ba=0.0))[kept]
+    advice = "Leave pairs that weigh 0 out of every sum, every mean and every count."
+    for changed, what in (
+        ({"query_weight": np.where(dropped, 0.0, 1.0)}, "a cell that weighs 0 and its queries"),
+        ({"y": np.where(dropped, 0.0, data["y"])}, "pairs that weigh 0 and pairs not there"),
+    ):
+        got = subject.scores(_queries(subject, data, **changed))[kept]
+        subject.same(got, zero, what, advice)
+
+
+@_property("weights multiply")
+def check_weights_multiply(subject: _Subject) -> None:
+    """Table, query weight and item weights multiply."""
+    data = _in_cells()
+    rows = _rows_of_cell(data, 0)
+    plain = _queries(subject, data)
+    double = _cell_table(plain, ab=2.0)
+    by_table = subject.scores(plain, double)
+    advice = "Weigh a pair by table entry × query weight × both items' weights."
+    doubled = np.where(rows, 2.0, 1.0)
+    by_query = _queries(subject, data, query_weight=doubled)
+    subject.same(by_table, subject.scores(by_query), "a cell and its queries, weighing 2", advice)
+    preferred = np.where(rows & (data["y"] > 0), 2.0, 1.0)
+    by_item = _queries(subject, data, sample_weight=preferred)
+    subject.same(by_table, subject.scores(by_item), "a cell and its items, weighing 2", advice)
+    n_items = len(data["y"])
+    equal = _queries(
+        subject, data, sample_weight=np.full(n_items, 0.5), query_weight=np.full(n_items, 3.0)
+    )
+    subject.same(
+        by_table, subject.scores(equal, double), "without and with equal weights for all", advice
+    )
+
+
+@_property("missing groups")
+def check_missing_groups(subject: _Subject) -> None:
+    """Pairs with an item of unknown group weigh 1."""
+    data = _mixed()
+    unknown = np.arange(len(data["y"])) % 5 == 0
+    group = data["sensitive_features"]
+    missing = _queries(subject, data, sensitive_features=np.where(unknown, None, group))
+    named = _queries(subject, data, sensitive_features=np.where(unknown, "z", group))
+    subject.same(
+        subject.scores(missing, _TABLE),
+        subject.scores(named, np.pad(_TABLE, (0, 1), constant_values=1.0)),
+        "items without a group, and in a group whose pairs weigh 1",
+        "Weigh pairs with an item of unknown group (code n_groups) by 1; `Queries.pad` does it.",
+    )
+
+
+@_property("row order")
+def check_row_order(subject: _Subject) -> None:
+    """The order of the caller's rows does not matter."""
+    data = _mixed()
+    rows = np.random.default_rng(5).permutation(len(data["y"]))
+    shuffled = {key: values[rows] for key, values in data.items()}
+    subject.same(
+        subject.scores(_queries(subject, shuffled), _TABLE),
+        subject.scores(_queries(subject, data), _TABLE)[rows],
+        "shuffled rows",
+        "Read which rows share a query from `Queries.query`: they need not stand together "
+        "(`Queries.by_query` puts them so).",
+    )
+
+
+# --- manners of an estimator --------------------------------------------------------------------
+
+
+@_property("clone")
+def check_clone(subject: _Subject) -> None:
+    """A clone has the same parameters, is not fitted, and fits to the same scores."""
+    if not hasattr(subject.ranker, "get_params"):
+        subject.fail(
+            "it has no get_params. Inherit from sklearn.base.BaseEstimator, and let __init__ only "
+            "store its arguments."
+        )
+    queries = _queries(subject, _mixed())
+    fitted = subject.fit(queries, _TABLE)
+    copy = clone(fitted)
+    if type(copy) is not type(fitted) or not _equal(_frozen(copy), _frozen(fitted)):
+        subject.fail(
+            f"its clone is {copy!r}. Let __init__ store its arguments as they are, under their "
+            "own names."
+        )
+    try:
+        copy.predict(queries.X)
+    except Exception:  # noqa: S110 - whatever says that it is not fitted
+        pass
+    else:
+        subject.fail(
+            "the clone of a fitted ranker predicts before it is fitted. Keep what is learnt in "
+            "attributes that fit_pairs sets, not in parameters or in the class."
+        )
+    copy.fit_pairs(queries, _TABLE.copy())
+    subject.same(
+        subject.predict(copy, queries.X),
+        subject.predict(fitted, queries.X),
+        "a clone of a fitted ranker, fitted again",
+        "Let a fit depend on parameters, queries and table only.",
+        shifted=False,
+    )
+
+
+@_property("parameters")
+def check_parameters(subject: _Subject) -> None:
+    """Fitting changes neither the parameters nor the data."""
+    ranker = clone(subject.ranker, safe=False)
+    queries, table = _queries(subject, _mixed()), _TABLE.copy()
+    before, fitted, features = _frozen(ranker), _fitted(ranker), queries.X.copy()
+    if ranker.fit_pairs(queries, table) is not ranker:
+        subject.fail("fit_pairs does not return the ranker itself. End it with `return self`.")
+    ranker.predict(queries.X)
+    after = _frozen(ranker)
+    if not _equal(after, before) or _fitted(ranker) != fitted:
+        changed = _differing(after, before) or f"{', '.join(_fitted(ranker))}, now fitted"
+        subject.fail(
+            f"fitting changed its parameters: {changed}. Train a copy of what was given, and set "
+            "only attributes whose names end in an underscore."
+        )
+    if not np.array_equal(queries.X, features) or not np.array_equal(table, _TABLE):
+        subject.fail("fitting changed the features or the table. Copy before you write to them.")
+
+
+@_property("previous")
+def check_previous(subject: _Subject) -> None:
+    """The previous fit is a place to start from, and is not changed."""
+    queries = _queries(subject, _mixed())
+    first = subject.fit(queries)
+    before = subject.predict(first, queries.X)
+    second = subject.fit(queries, _TABLE, previous=first)
+    if not np.array_equal(subject.predict(first, queries.X), before):
+        subject.fail(
+            "the previous model scores differently after the next fit. Copy what you go on from."
+        )
+    subject.same(
+        subject.predict(second, queries.X),
+        subject.scores(_queries(subject, _mixed()), _TABLE),
+        "with and without a previous fit",
+        "Start from the previous fit only where the result does not depend on the start.",
+    )
+
+
+@_property("predict")
+def check_predict(subject: _Subject) -> None:
+    """Scores are finite numbers, each of its own row, without a group."""
+    queries = _queries(subject, _mixed())
+    model = subject.fit(queries, _TABLE)
+    X = queries.X
+    scores = model.predict(X)
+    if not isinstance(scores, np.ndarray) or scores.dtype != np.float64:
+        kind = getattr(scores, "dtype", type(scores).__name__)
+        subject.fail(f"predict returned {kind}. Return a float64 array.")
+    scores = subject.predict(model, X)
+    advice = "Score each row by itself, from its features alone."
+    turned = subject.predict(model, X[::-1])[::-1]
+    subject.same(turned, scores, "the same rows turned", advice, shifted=False)
+    new = np.concatenate([0.5 * X[:7], X[100:130:3]])
+    mixed = subject.predict(model, new)
+    alone = np.concatenate([subject.predict(model, row[None]) for row in new])
+    subject.same(alone, mixed, "new rows alone and together", advice, shifted=False)
+    subject.same(mixed[7:], scores[100:130:3], "rows among others", advice, shifted=False)
+
+
+@_property("seed")
+def check_seed(subject: _Subject) -> None:
+    """The same seed gives the same model."""
+    first, second = (
+        _with_global_seed(seed, lambda: subject.scores(_queries(subject, _mixed()), _TABLE))
+        for seed in (1, 2)
+    )
+    subject.same(
+        second,
+        first,
+        "the same fit twice",
+        "Draw from a random_state among the parameters, and give the ranker a seed to be checked.",
+        shifted=False,
+    )
+
+
+@_property("interruption")
+def check_interruption(subject: _Subject) -> None:
+    """A fit that Ctrl-C ended leaves nothing broken."""
+    data = _mixed()
+    queries = _queries(subject, data)
+    first = subject.fit(queries)
+    before = subject.predict(first, data["X"])
+    want = subject.scores(queries, _TABLE)
+    came_out = 0
+    for previous in (None, first):  # new queries, whose preparation is interrupted too, and later
+        with _Calls(subject.ranker) as calls:
+            given = _queries(subject, data) if previous is None else queries
+            subject.fit(given, _TABLE, previous=previous)
+        for share in _INTERRUPTIONS:
+            given = _queries(subject, data) if previous is None else queries
+            ranker = clone(subject.ranker, safe=False)
+            at = 2 + int(share * (calls.n - 2))  # the first is the fit itself
+            came_out += _interrupted(ranker, given, previous, at)
+            where = f"after one that was interrupted at its call {at} of {calls.n}"
+            if not np.array_equal(subject.predict(first, data["X"]), before):
+                subject.fail(
+                    f"the first model scores differently {where}. Copy what you go on from, and "
+                    "put back in a `finally` what a fit changes outside of itself."
+                )
+            ranker.fit_pairs(given, _TABLE.copy(), previous=previous)
+            subject.same(
+                subject.predict(ranker, data["X"]),
+                want,
+                f"a fit {where}",
+                "Put back in a `finally` what a fit changes outside of itself, and set what is "
+                "learnt at its end.",
+            )
+    if not came_out:
+        subject.fail("no KeyboardInterrupt came out of the fit. Do not catch it.")
+
+
+def _interrupted(ranker: Any, queries: Queries, previous: Any, at: int) -> bool:
+    """Interrupt a fit, and tell whether the interruption came out."""
+    try:
+        with _Calls(ranker, at):
+            ranker.fit_pairs(queries, _TABLE.copy(), previous=previous)
+    except KeyboardInterrupt:
+        return True
+    except Exception:  # an engine's, whose callback from C was interrupted
+        return False
+    return False
+
+
+# --- what else a ranker may offer ---------------------------------------------------------------
+
+
+@_property("following")
+def check_following(subject: _Subject) -> None:
+    """A table that is followed and stays the same is that table."""
+    if not hasattr(subject.ranker, "fit_following"):
+        return
+    queries = _queries(subject, _mixed())
+    ranker = clone(subject.ranker, safe=False)
+    try:
+        ranker.fit_following(queries, lambda *_: _TABLE.copy())
+    except InputError:  # these settings do not allow it, which is as good as not offering it
+        return
+    subject.same(
+        subject.predict(ranker, queries.X),
+        subject.scores(queries, _TABLE),
+        "fit_following with one table, and fit_pairs with it",
+        "Train in both ways alike.",
+    )
+
+
+@_property("response")
+def check_response(subject: _Subject) -> None:
+    """The response foretells how the scores follow the table."""
+    if not hasattr(subject.ranker, "response"):
+        return
+    queries = _queries(subject, _in_cells())
+    table, step = _cell_table(queries, ab=1.5), 0.1
+    change = _cell_table(queries, 0.0, ab=1.0, ba=-0.5)
+    model = subject.fit(queries, table)
+    told = np.asarray(model.response(queries, table, change[None]))[0]
+    up, down = (subject.scores(queries, table + sign * step * change) for sign in (1.0, -1.0))
+    moved = (up - down) / (2 * step)
+    loose = replace(subject, rtol=max(subject.rtol, _RESPONSE_ERROR))
+    loose.same(
+        told,
+        moved,
+        "the response, and scores of fits to either side",
+        "Return the derivative of the scores along each change of the table, or no response.",
+    )
+
+
+@_property("FairRanker")
+def check_fair_ranker(subject: _Subject) -> None:
+    """It works inside FairRanker, and can be pickled there."""
+    data = _mixed()
+    model = FairRanker(subject.ranker, max_rounds=2, tolerance=0.0, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TargetNotReachedWarning)
+        model.fit(**data)
+    scores = subject.predict(model, data["X"])
+    read = pickle.loads(pickle.dumps(model))  # noqa: S301 - what was just written
+    subject.same(
+        subject.predict(read, data["X"]),
+        scores,
+        "pickled and read again",
+        "Keep all that predict needs in attributes that can be pickled.",
+        shifted=False,
+    )
+
+
+# --- tools --------------------------------------------------------------------------------------
+
+
+class _Calls:
+    """Counts the calls that a ranker makes inside a block, and interrupts it at one of them.
+
+    This stands for Ctrl-C, which Python also delivers between its own instructions only, but hits
+    the same place every time. Calls are those that the ranker's own package and pairity make;
+    elsewhere the Python code may run inside an engine's C, which need not survive an exception.
+    """
+
+    def __init__(self, ranker: Any, at: int = 0) -> None:
+        self.packages = {"pairity", type(ranker).__module__.partition(".")[0]}
+        self.at, self.n = at, 0
+
+    def __enter__(self) -> Self:
+        self.profile, self.hook = sys.getprofile(), sys.unraisablehook
+        sys.unraisablehook = self._ignore
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self.profile)
+        sys.unraisablehook = self.hook
+
+    def _count(self, frame: Any, event: str, _: Any) -> None:
+        if event not in ("call", "c_call") or frame.f_globals is globals():
+            return
+        if frame.f_globals.get("__name__", "").partition(".")[0] in self.packages:
+            self.n += 1
+            if self.n == self.at:
+                raise KeyboardInterrupt
+
+    def _ignore(self, unraisable: Any) -> None:
+        """Python drops an interruption inside a callback from C; so do we."""
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            self.hook(unraisable)
+
+
+def _with_global_seed(seed: int, run: Callable[[], Array]) -> Array:
+    """Run with NumPy's and Python's global generators seeded, and put them back."""
+    kept = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        np.random.seed(seed)  # noqa: NPY002
+        random.seed(seed)
+        return run()
+    finally:
+        np.random.set_state(kept[0])  # noqa: NPY002
+        random.setstate(kept[1])
+
+
+def _frozen(value: Any) -> Any:
+    """What can be compared later, of a parameter: nested parameters, arrays, weights of modules."""
+    if isinstance(value, type) or callable(getattr(value, "randint", None)):
+        return value  # a generator moves on when it is used
+    if hasattr(value, "get_params"):
+        params = value.get_params(deep=False)
+        return type(value), {name: _frozen(each) for name, each in params.items()}
+    if callable(getattr(value, "state_dict", None)):
+        return type(value), {name: _frozen(each) for name, each in value.state_dict().items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: _frozen(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_frozen(each) for each in value]
+    return value
+
+
+def _fitted(ranker: Any) -> list[str]:
+    """The names of the parameters that are fitted estimators."""
+    params = ranker.get_params() if hasattr(ranker, "get_params") else {}
+    return [name for name, value in params.items() if _is_fitted(value)]
+
+
+def _is_fitted(value: Any) -> bool:
+    if isinstance(value, type) or not hasattr(value, "get_params"):
+        return False
+    try:
+        check_is_fitted(value)
+    except (NotFittedError, TypeError):
+        return False
+    return True
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_equal(one[name], other[name]) for name in one)
+    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return one is other or bool(one == other) or (one != one and other != other)  # NaN
+
+
+def _differing(after: tuple[Any, Any], before: tuple[Any, Any]) -> str:
+    """The names of the parameters that are not what they were."""
+    return ", ".join(name for name in after[1] if not _equal(after[1][name], before[1].get(name)))

@@ -1,0 +1,37 @@
+"""Data and a slow objective, for the tests of the adapters of boosters."""
+
+import numpy as np
+
+from pairity.datasets import make_biased_ranking
+
+MADE = make_biased_ranking(40, 15, n_labels=3, random_state=0)
+DATA = {name: getattr(MADE, name) for name in ("X", "y", "qid", "sensitive_features")}
+LABELS = {name: DATA[name] for name in ("y", "qid", "sensitive_features")}
+QUERIES = MADE.queries()
+HELD = make_biased_ranking(10, 12, n_labels=3, random_state=1)
+NAMES = list("abcde")
+
+TABLE = np.array([[1.0, 1.75], [0.5, 1.25]])
+ONES = np.ones((2, 2))
+
+
+def eval_sets(*sets):
+    return {"eval_set": [(held.X, held.y) for held in sets], "eval_qid": [h.qid for h in sets]}
+
+
+def slow_logistic(queries, table):
+    """The weighted logistic loss as an engine's objective, from the matrix of all pairs."""
+    better = (queries.query[:, None] == queries.query) & (queries.y[:, None] > queries.y)
+    weight = queries.pad(table)[queries.group[:, None], queries.group] * better
+    if queries.item_weight is not None:
+        weight = weight * np.outer(queries.item_weight, queries.item_weight)
+    weight = weight * queries.weight_of_query[queries.query][:, None]
+    weight = weight * np.count_nonzero(weight) / weight.sum()
+
+    def derivatives(scores, _data):
+        scores = scores.astype(np.float64)
+        p = 1 / (1 + np.exp(scores[:, None] - scores))
+        gradient, hessian = weight * p, weight * p * (1 - p)
+        return gradient.sum(0) - gradient.sum(1), hessian.sum(0) + hessian.sum(1)
+
+    return derivatives
