@@ -29,6 +29,7 @@ LAYERS = [
     {"rankers.lightgbm", "rankers.xgboost", "rankers.torch", "rankers.newton", "schedules"},
     {"rankers.adapters", "algorithm", "datasets", "figure_tables"},
     {"rankers", "fair_ranker", "audits"},
+    {"methods"},
     {"demo", "testing"},
 ]
 LEVEL = {module: level for level, layer in enumerate(LAYERS) for module in layer}

@@ -498,7 +498,8 @@ class Watched(Logistic):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 3])
-def test_kernels_keep_to_n_jobs(engine, n_jobs):
+def test_kernels_keep_to_n_jobs(engine, n_jobs, monkeypatch):
+    monkeypatch.setenv("PAIRITY_NUM_THREADS", "8")
     seen = set()
     loss = Watched(lambda _: seen.add(n_threads()))
     fair(engine, loss=loss, params={"n_jobs": n_jobs}, max_rounds=0).fit(**DATA)

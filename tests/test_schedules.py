@@ -46,8 +46,8 @@ class Told:
 
 def follow(values, n_total=100, lambda_=None, scale=None):
     """An ascent that was shown these violations, one after the other, and its lambdas."""
-    start = np.zeros(2) if lambda_ is None else np.asarray(lambda_, dtype=float)
-    scale = np.ones(2) if scale is None else np.asarray(scale, dtype=float)
+    start = np.zeros(len(values[0])) if lambda_ is None else np.asarray(lambda_, dtype=float)
+    scale = np.ones(len(start)) if scale is None else np.asarray(scale, dtype=float)
     ascent = DualAscent(Told(values), None, lambda at: at.copy(), start, scale)
     tables = [ascent(n, n_total, lambda: np.zeros(0)) for n in range(n_total)]
     return ascent, np.array(tables)
@@ -61,7 +61,7 @@ def test_it_moves_every_third_tree_against_the_violation():
     moved = np.flatnonzero(np.abs(np.diff(tables[:, 0])) > 0) + 1
     assert moved[:3].tolist() == [3, 6, 9]
     step = 5.0 * 1.1
-    assert tables[3] == pytest.approx([-step * 0.1, step * 0.2])
+    assert tables[3] == pytest.approx([-step * 0.15, step * 0.15])  # less the mean, -0.05
     assert ascent.constraint.asked == 29  # trees 3 to 87; from 90 on lambda is held
 
 
@@ -71,14 +71,14 @@ def test_short_runs_move_at_every_tree():
 
 
 def test_a_change_of_sign_halves_the_step_of_that_entry():
-    _, tables = follow([[0.1, 0.1], [-0.1, 0.1]])
+    _, tables = follow([[0.1, 0.1, -0.2], [-0.1, 0.2, -0.1]])
     first, second = tables[3] - tables[2], tables[6] - tables[5]
     assert second[0] == pytest.approx(-0.5 * first[0])
-    assert second[1] == pytest.approx(1.1 * first[1])
+    assert second[1] == pytest.approx(1.1 * 2 * first[1])
 
 
 def test_steps_grow_up_to_a_limit():
-    _, tables = follow([[1e-3, 0.0]])
+    _, tables = follow([[1e-3, -1e-3]])
     steps = -np.diff(tables[::3, 0])
     assert steps.max() == pytest.approx(4 * 5.0 * 1e-3)
 
@@ -95,6 +95,15 @@ def test_at_the_end_it_is_held_at_the_mean_of_the_last():
     last = tables[3:90:3][-6:]  # a fifth of 29 moves
     assert tables[90] == pytest.approx(last.mean(axis=0))
     assert ascent.lambda_ == pytest.approx(tables[-1])
+
+
+def test_what_all_entries_have_in_common_moves_nothing():
+    _, tables = follow([[0.1, 0.1]])
+    assert tables == pytest.approx(np.zeros((100, 2)), abs=1e-12)
+    across = np.array([[np.nan, 0.2], [0.1, np.nan]])  # inter-group: only the difference counts
+    ascent = DualAscent(Told([across]), None, lambda at: at, np.zeros((2, 2)), np.ones((2, 2)))
+    table = [ascent(n, 100, lambda: np.zeros(0)) for n in range(4)][-1]
+    assert table == pytest.approx(5.5 * np.array([[0.0, -0.05], [0.05, 0.0]]))
 
 
 def test_entries_without_pairs_stay():

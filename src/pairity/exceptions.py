@@ -13,6 +13,7 @@
     UserWarning
       PairityWarning               everything we warn of
         TargetNotReachedWarning    the fit ended above its tolerance
+        MemorisedWarning           the violation is measured on queries the ranker knows by heart
         ConvergenceWarning         an inner minimisation stopped early
 """
 
@@ -63,6 +64,10 @@ class PairityWarning(UserWarning):
 
 class TargetNotReachedWarning(PairityWarning):
     """The fit ended with the violation above its tolerance."""
+
+
+class MemorisedWarning(PairityWarning):
+    """The ranker knows the queries it is measured on by heart; on others it does not."""
 
 
 class ConvergenceWarning(PairityWarning):

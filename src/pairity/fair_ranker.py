@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pairity.algorithm import Outcome, Round, Solution, reweight
 from pairity.constraints import Constraint, as_constraint
-from pairity.exceptions import InputError, TargetNotReachedWarning
+from pairity.exceptions import InputError, MemorisedWarning, TargetNotReachedWarning
 from pairity.exports import export_pairs
 from pairity.pair_weights import PairWeights
 from pairity.progress import Progress
@@ -27,6 +27,7 @@ from pairity.rankers.adapters import as_ranker
 from pairity.schedules import as_schedule
 from pairity.solvers import as_solver
 
+_BY_HEART = 0.995  # of the training pairs in the right order
 _NEEDED = ("X", "y", "qid", "sensitive_features")
 
 
@@ -206,6 +207,8 @@ class FairRanker(RankingEstimator):
         self.history_ = solution.rounds
         self.groups_ = queries.groups
         self._warn(solution, constraint, train if measured_on is None else measured_on)
+        if measured_on is None and self.max_rounds and solution.best.auc >= _BY_HEART:
+            _warn_memorised(solution.best)
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
@@ -276,11 +279,12 @@ class FairRanker(RankingEstimator):
     def _warn(self, solution: Solution, constraint: Constraint, measured: Queries) -> None:
         if solution.outcome in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
             return
-        first, best = solution.rounds[0], solution.best
+        first, best, last = solution.rounds[0], solution.best, solution.rounds[-1]
+        plain = f"{first.worst:.5g} for the plain ranker, " if first.number == 0 else ""
         warnings.warn(
             f"{solution.outcome} Violation of {constraint!r} on {measured.n_queries} queries: "
-            f"{first.worst:.5g} for the plain ranker, {best.worst:.5g} in round {best.number} of "
-            f"{len(solution.rounds) - 1}, against a tolerance of {self.tolerance:g}."
+            f"{plain}{best.worst:.5g} in round {best.number} of {last.number}, against a tolerance "
+            f"of {self.tolerance:g}."
             f"{_at_their_limits(self.pair_weights_)}",
             TargetNotReachedWarning,
             stacklevel=3,
@@ -307,6 +311,17 @@ def _read_data(data: Any) -> Queries:
             "sensitive_features."
         )
     return Queries.from_arrays(**{**data, "X": None})
+
+
+def _warn_memorised(best: Round) -> None:
+    warnings.warn(
+        f"The ranker puts {best.auc:.1%} of the training pairs in the right order: it knows them "
+        f"by heart, so that its violation there ({best.worst:.4f}) says little about other queries. "
+        "Measure on queries it has not seen, with validation=0.2, or use a ranker that fits less "
+        "closely.",
+        MemorisedWarning,
+        stacklevel=3,
+    )
 
 
 def _read_validation(given: Any, queries: Queries, raw: bool) -> Queries:

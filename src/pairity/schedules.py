@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.constraints import Constraint
+from pairity.constraints import Constraint, Contrasts
 from pairity.exceptions import InputError
 from pairity.queries import Queries
 from pairity.solvers import FARTHEST
@@ -23,7 +23,9 @@ class DualAscent:
 
     .. math:: \lambda \leftarrow \lambda - \eta \, \Delta
 
-    as the paper's update does between retrainings. Each entry has a step size of its own, which
+    as the paper's update does between retrainings, with the part of Δ that the gaps are made of:
+    what all compared entries have in common is no violation, and would only carry the weights to
+    their limits. Each entry has a step size of its own, which
     is halved whenever its violation changes sign and otherwise grows slowly, so that it neither
     crawls nor swings. For the last trees λ is held at the mean of its last values.
 
@@ -88,10 +90,13 @@ class DualAscent:
         if n_trees >= self.held_from * n_total:
             self._hold()
         elif n_trees and n_trees % min(self.every, max(1, n_total // 20)) == 0:
-            self._move(np.nan_to_num(self.constraint.violation(self.measured_on, scores())))
+            self._move(self.constraint.violation(self.measured_on, scores()))
         return self.weigh(self.lambda_)
 
     def _move(self, violation: Array) -> None:
+        differences = Contrasts.of(violation).matrix()
+        uneven = np.linalg.pinv(differences) @ differences @ np.nan_to_num(violation).ravel()
+        violation = uneven.reshape(violation.shape)
         turned = violation * self._last < 0
         grown = np.minimum(self.growth * self._step, self.most * self.eta)
         self._step = np.where(turned, 0.5 * self._step, grown)

@@ -243,7 +243,11 @@ class _Search:
     def _between(
         self, below: tuple[Array, float], above: tuple[Array, float], narrowest: float
     ) -> Array | None:
-        """Regula falsi; by the Illinois rule an end that stays put counts for less each time."""
+        """Regula falsi; by the Illinois rule an end that stays put counts for less each time.
+
+        Between two points the gap is nearer to a straight line in the weights than in their
+        exponents, W = 2σ(e) = 1 + tanh(e/2).
+        """
         if np.abs(above[0] - below[0]).max() < narrowest:
             return None
         low, high = below[1], above[1]
@@ -253,7 +257,8 @@ class _Search:
         else:
             high *= discount
         share = min(max(low / (low - high), 0.02), 0.98) if low != high else 0.5
-        return np.asarray(below[0] + share * (above[0] - below[0]))
+        left, right = np.tanh(0.5 * below[0]), np.tanh(0.5 * above[0])
+        return np.asarray(2.0 * np.arctanh(left + share * (right - left)))
 
     def _trusted(self, narrowest: float) -> Array | None:
         """The most promising point within the trust radius."""

@@ -37,13 +37,15 @@ def at_most(n: int | None) -> Iterator[None]:
 def n_threads() -> int:
     """How many threads the kernels use.
 
-    `at_most` decides, where it is in force; else the environment variable
-    ``PAIRITY_NUM_THREADS``, else ``OMP_NUM_THREADS`` (which joblib sets in its workers), else the
-    number of processors this process may use.
+    The environment variable ``PAIRITY_NUM_THREADS`` decides, else ``OMP_NUM_THREADS`` (which
+    joblib sets in its workers), else the number of processors this process may use; never more
+    than `at_most` allows.
     """
     limit = _limit.get()
-    if limit is not None:
-        return limit
+    return _available() if limit is None else min(limit, _available())
+
+
+def _available() -> int:
     for name in ("PAIRITY_NUM_THREADS", "OMP_NUM_THREADS"):
         value = os.environ.get(name, "")
         if value.isdigit() and int(value) > 0:
