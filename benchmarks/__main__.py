@@ -12,12 +12,36 @@ from pathlib import Path
 import numba
 import numpy as np
 
-from benchmarks import boosting, fair, kernel, linear, long_list, scaling, startup, trees
+from benchmarks import (
+    boosting,
+    exposure,
+    fair,
+    kernel,
+    lagrangian,
+    linear,
+    long_list,
+    scaling,
+    schedules,
+    startup,
+    trees,
+)
 from pairity.threads import n_threads
 
 ALL = {
     module.__name__.rpartition(".")[2]: module
-    for module in (kernel, long_list, linear, fair, scaling, startup, trees, boosting)
+    for module in (
+        kernel,
+        long_list,
+        linear,
+        fair,
+        scaling,
+        startup,
+        trees,
+        boosting,
+        schedules,
+        exposure,
+        lagrangian,
+    )
 }
 
 

@@ -11,7 +11,7 @@ train, test = data.queries().split(0.3, random_state=7)
 ranker = XGBRanker(n_estimators=100, max_depth=3, learning_rate=0.1, tree_method="hist")
 for name, max_rounds in (("plain", 0), ("reweighted", 3)):
     model = FairRanker(
-        ranker, "inter", schedule="interleaved", max_rounds=max_rounds, validation=0.25,
+        ranker, "inter", max_rounds=max_rounds, validation=0.25,
         random_state=0,
     )  # fmt: skip
     model.fit(**train)

@@ -27,10 +27,14 @@ LAYERS = [
     {"rankers._boosting"},
     {"solvers", "rankers.linear", "rankers.catboost", "figures", "exports"},
     {"rankers.lightgbm", "rankers.xgboost", "rankers.torch", "rankers.newton", "schedules"},
-    {"rankers.adapters", "algorithm", "datasets", "figure_tables"},
+    {"rankers.adapters", "algorithm", "datasets", "figure_tables", "frontier_plots"},
+    {"paths"},
     {"rankers", "fair_ranker", "audits"},
-    {"methods"},
-    {"demo", "testing"},
+    {"methods", "baselines.permutations", "baselines._linear"},
+    {"demo", "runs", "baselines.item_weights", "baselines.exposure"}
+    | {"baselines.lagrangian", "baselines.regulariser"},
+    {"baselines", "frontiers", "testing"},
+    {"tuning"},
 ]
 LEVEL = {module: level for level, layer in enumerate(LAYERS) for module in layer}
 

@@ -55,7 +55,7 @@ def engine(request):
 
 
 def fair(engine, constraint="inter", *, loss=None, params=None, **options):
-    options = {"tolerance": 0.03, "max_rounds": 10, **options}
+    options = {"tolerance": 0.03, "max_rounds": 10, "schedule": "retrain", **options}
     return FairRanker(
         engine.adapter(engine.model(**params or {}), loss=loss), constraint, **options
     )

@@ -32,7 +32,7 @@ from pairity import (
 from pairity.algorithm import Outcome
 from pairity.constraints import as_constraint, worst_gap
 from pairity.datasets import make_biased_ranking
-from pairity.exceptions import ConstraintError, TargetNotReachedWarning
+from pairity.exceptions import ConstraintError, MemorisedWarning, TargetNotReachedWarning
 from pairity.pairs import mean_auc
 
 CONSTRAINTS = ["statistical", "inter", "intra", "marginal"]
@@ -977,3 +977,10 @@ def test_a_failed_fit_leaves_nothing_fitted():
         model.fit(**{**TWO, "y": np.ones(240)})
     with pytest.raises(NotFittedError):
         model.predict(TWO["X"])
+
+
+def test_a_ranker_that_knows_the_training_queries_by_heart_is_told_of():
+    data = make_biased_ranking(40, 10, noise=0.0, strength=0.0, random_state=0).queries()
+    with pytest.warns(MemorisedWarning, match=r"training pairs.*validation=0\.2"):
+        FairRanker(LinearRanker(alpha=1e-6), max_rounds=3, tolerance=0.5).fit(**data)
+    FairRanker(LinearRanker(alpha=1e-6), max_rounds=3, tolerance=0.5, validation=0.3).fit(**data)

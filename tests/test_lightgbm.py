@@ -175,7 +175,9 @@ def test_every_round_has_the_same_seed():
 
     ranker = model(**BAGGING, random_state=state)
     with pytest.warns(TargetNotReachedWarning):
-        FairRanker(ranker, max_rounds=2, tolerance=0.0).fit(**DATA, callbacks=[note])
+        FairRanker(ranker, max_rounds=2, tolerance=0.0, schedule="retrain").fit(
+            **DATA, callbacks=[note]
+        )
     assert len(seeds) == 24
     assert len(set(seeds)) == 1
 
@@ -282,7 +284,7 @@ def test_callbacks_see_every_round_and_start_afresh():
         lgb.early_stopping(2, verbose=False), lgb.record_evaluation(recorded),
         lambda env: seen.append(env.iteration),
     ]  # fmt: skip
-    fair = FairRanker(model(n_estimators=40), max_rounds=2, tolerance=0.0)
+    fair = FairRanker(model(n_estimators=40), max_rounds=2, tolerance=0.0, schedule="retrain")
     with pytest.warns(TargetNotReachedWarning):
         fair.fit(**DATA, **SETS, callbacks=callbacks)
     assert seen.count(0) == 3
@@ -316,7 +318,7 @@ def test_an_interruption_in_a_callback():
         if len(seen) == 20:  # in the third of the rounds of eight trees
             raise KeyboardInterrupt
 
-    fair = FairRanker(model(), tolerance=0.0)
+    fair = FairRanker(model(), tolerance=0.0, schedule="retrain")
     with pytest.warns(TargetNotReachedWarning, match="interrupted"):
         fair.fit(**DATA, callbacks=[callback])
     assert fair.outcome_ is Outcome.INTERRUPTED
@@ -405,7 +407,9 @@ def test_nulls_in_arrow_tables():
 
 def test_text_in_pandas_is_lightgbms_to_refuse():
     with pytest.raises(TrainingError, match=r"round 0.*dtypes must be int, float") as caught:
-        FairRanker(model()).fit(FRAME.assign(e=LETTERS.astype(object)), **LABELS)
+        FairRanker(model(), schedule="retrain").fit(
+            FRAME.assign(e=LETTERS.astype(object)), **LABELS
+        )
     assert isinstance(caught.value.__cause__, ValueError)
 
 

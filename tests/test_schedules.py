@@ -11,7 +11,7 @@ from pairity.exceptions import TargetNotReachedWarning
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.rankers.xgboost import XGBoostRanker
 from pairity.schedules import DualAscent, as_schedule
-from pairity.solvers import FARTHEST
+from pairity.solvers import FARTHEST, PlainStep
 
 MADE = make_biased_ranking(100, 16, strength=1.5, separation=3.0, noise=0.5, random_state=0)
 QUERIES = MADE.queries()
@@ -235,6 +235,21 @@ def test_other_rankers_cannot():
 
 
 def test_other_words():
-    with pytest.raises(InputError, match="schedule is 'sometimes'; choose 'retrain' or"):
+    with pytest.raises(InputError, match="schedule is 'sometimes'; choose 'auto', 'retrain' or"):
         FairRanker(schedule="sometimes").fit(**DATA)
     assert as_schedule("retrain", LinearRanker()) == "retrain"
+
+
+def test_auto_interleaves_where_it_can(make):
+    assert as_schedule("auto", LinearRanker()) == "retrain"
+    assert as_schedule("auto", make()) == "interleaved"
+    assert as_schedule("auto", make(), "plain") == "retrain"
+    assert as_schedule("auto", make(), PlainStep()) == "retrain"
+    assert as_schedule("auto", make(), "damped", {"eval_set": []}) == "retrain"
+
+
+def test_auto_retrains_what_changes_its_earlier_trees():
+    pytest.importorskip("lightgbm", reason="lightgbm is not installed")
+    from lightgbm import LGBMRanker
+
+    assert as_schedule("auto", LightGBMRanker(LGBMRanker(boosting_type="dart"))) == "retrain"

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 from pairity import FairRanker, InterGroup, LinearRanker, PlainStep, Queries, StatisticalParity
 from pairity.datasets import make_biased_ranking
 
-pytestmark = pytest.mark.filterwarnings("ignore::pairity.exceptions.TargetNotReachedWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pairity.PairityWarning")
 
 MADE = make_biased_ranking(12, 20, random_state=0)
 DATA = {name: getattr(MADE, name) for name in ("X", "y", "qid", "sensitive_features")}

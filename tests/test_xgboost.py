@@ -229,7 +229,9 @@ def test_early_stopping_of_every_booster(booster):
 @pytest.mark.parametrize("save_best", [False, True])
 def test_callbacks_start_afresh_in_every_round(save_best):
     stop = xgb.callback.EarlyStopping(rounds=3, save_best=save_best)
-    fair = FairRanker(model(n_estimators=100, callbacks=[stop]), max_rounds=2, tolerance=0.0)
+    fair = FairRanker(
+        model(n_estimators=100, callbacks=[stop]), max_rounds=2, tolerance=0.0, schedule="retrain"
+    )
     with pytest.warns(TargetNotReachedWarning):
         fair.fit(**DATA, **NOISE)
     assert stop.stopping_history == {}  # the caller's own is not used up
@@ -298,7 +300,7 @@ def test_categories_of_polars():
 
 def test_categories_not_enabled_are_xgboosts_to_refuse():
     with pytest.raises(TrainingError, match=r"round 0.*enable_categorical") as caught:
-        FairRanker(model(enable_categorical=False)).fit(FRAME, **LABELS)
+        FairRanker(model(enable_categorical=False), schedule="retrain").fit(FRAME, **LABELS)
     assert isinstance(caught.value.__cause__, ValueError)
 
 

@@ -20,6 +20,7 @@ from pairity.constraints import Constraint, as_constraint
 from pairity.exceptions import InputError, MemorisedWarning, TargetNotReachedWarning
 from pairity.exports import export_pairs
 from pairity.pair_weights import PairWeights
+from pairity.paths import Path, lambda_path, read_values, tolerance_path
 from pairity.progress import Progress
 from pairity.queries import Queries, require_groups, require_preferences
 from pairity.rankers._estimators import RankingEstimator, read_features, remember_features
@@ -59,10 +60,12 @@ class FairRanker(RankingEstimator):
         With both orders the intra-group constraint cannot be trained.
     weighting : {"indicator", "closed-form"}, default="indicator"
         Whether λ itself is the exponent of a pair's weight, or λ scaled as in Proposition 1.
-    schedule : {"retrain", "interleaved"}, default="retrain"
+    schedule : {"auto", "retrain", "interleaved"}, default="auto"
         Whether the ranker is trained anew for every λ, or λ moves between the trees of one
-        training run (`pairity.schedules.DualAscent`), which LightGBM and XGBoost allow. The
-        solver plays no part in that.
+        training run (`pairity.schedules.DualAscent`), which LightGBM and XGBoost allow; such a
+        run is repeated from the λ it ended with as long as that helps. "auto" interleaves where
+        the ranker can, unless a solver was chosen (it plays no part there) or evaluation sets
+        are given (early stopping would cut off the trees that λ came to be right for).
     validation : float, Queries or mapping, optional
         Queries on which the violation is measured and driven down: a share to hold out (by
         query), or data given. By default the training queries.
@@ -80,6 +83,7 @@ class FairRanker(RankingEstimator):
     lambda_ : array, the multipliers of the best round
     violation_ : float, the violation of the best round on the queries it is measured on
     history_ : tuple of Round, every round: λ, violation, AUC, seconds
+        Round 0 is the plain ranker, which an interleaved fit does not train.
     groups_ : tuple of str
     n_features_in_, feature_names_in_ : as in scikit-learn
 
@@ -119,7 +123,7 @@ class FairRanker(RankingEstimator):
         solver: Any = "damped",
         pairs: str = "preference",
         weighting: str = "indicator",
-        schedule: str = "retrain",
+        schedule: str = "auto",
         validation: Any = None,
         progress: Any = "auto",
         random_state: Any = None,
@@ -164,7 +168,7 @@ class FairRanker(RankingEstimator):
         """
         self._check_parameters()
         ranker = as_ranker(self.ranker)
-        schedule = as_schedule(self.schedule, ranker)
+        schedule = as_schedule(self.schedule, ranker, self.solver, fit_params)
         raw = bool(getattr(ranker, "raw_features", False))
         constraint, solver = as_constraint(self.constraint), as_solver(self.solver)
         progress = Progress(int(self.max_rounds) + 1, "Reweighting", self.progress)
@@ -217,6 +221,110 @@ class FairRanker(RankingEstimator):
         raw = bool(getattr(self.ranker_, "raw_features", False))
         features = read_features(self, X, raw=raw)
         return np.asarray(self.ranker_.predict(features), dtype=np.float64)
+
+    def path(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        qid: Any,
+        sensitive_features: Any,
+        sample_weight: Any = None,
+        query_weight: Any = None,
+        along: str = "lambda",
+        values: Any = None,
+        test: Any = None,
+        keep_models: bool = False,
+        **fit_params: Any,
+    ) -> Path:
+        """Utility and violation between the plain ranker and this one, and beyond.
+
+        Each point is one training, begun at its neighbour's. A model that is not fitted is
+        fitted first; one that is stays as it is.
+
+        Parameters
+        ----------
+        X, y, qid, sensitive_features, sample_weight, query_weight, **fit_params
+            What `fit` was given.
+        along : {"lambda", "tolerance"}, default="lambda"
+            "lambda": with the weights of x · λ*, λ* being `lambda_`. "tolerance": for each
+            tolerance, with the smallest share of λ* found that comes within it.
+        values : numbers, optional
+            The x, by default nine from 0 to 2; or the tolerances, by default six from the plain
+            ranker's violation down to the model's `tolerance`.
+        test : Queries or mapping, optional
+            Queries to report on, as for `validation`. By default those that the violation is
+            measured on.
+        keep_models : bool, default=False
+            Whether every point keeps its fitted ranker.
+
+        Returns
+        -------
+        Path
+            Prints as a table; `Path.to_frame`, `Path.plot`.
+
+        Notes
+        -----
+        A tolerance below the model's own violation takes one more run of Algorithm 1. Every point
+        is trained with weights that stand still. Where λ moved inside one training run, which is
+        what "interleaved" and, for boosters, "auto" do, the point x = 1 is therefore near this
+        model but not the same, and a path along tolerances finds its own λ*.
+
+        Examples
+        --------
+        >>> from pairity import FairRanker
+        >>> from pairity.datasets import make_biased_ranking
+        >>> train = make_biased_ranking(50, 40, random_state=0).queries()
+        >>> path = FairRanker().path(**train, values=[0, 1, 2])
+        >>> [bool(path[1].violation < other.violation) for other in (path[0], path[2])]
+        [True, True]
+        """
+        if along not in ("lambda", "tolerance"):
+            raise InputError(f"along is {along!r}; choose 'lambda' or 'tolerance'.")
+        if values is not None:
+            values = read_values(values, along)
+        data = {
+            "X": X, "y": y, "qid": qid, "sensitive_features": sensitive_features,
+            "sample_weight": sample_weight, "query_weight": query_weight,
+        }  # fmt: skip
+        if not hasattr(self, "ranker_"):
+            self.fit(**data, **fit_params)
+        self._check_parameters()
+        ranker, constraint = as_ranker(self.ranker), as_constraint(self.constraint)
+        raw = bool(getattr(ranker, "raw_features", False))
+        read_features(self, X, raw=raw)  # which checks that they are those of fit
+        queries = Queries.from_arrays(**data, raw=raw).with_groups_of(self._trained_on[0])
+        train, measured_on = self._split_again(queries, raw)
+        require_preferences(train)
+        report = measured_on
+        if test is not None:
+            with _about("test"):
+                report = _read_validation(test, queries, raw)
+                require_preferences(report)
+                constraint.check(report)
+        options: dict[str, Any] = {
+            "test": report, "keep_models": keep_models, "previous": self.ranker_,
+            "kind": _kind(test, measured_on),
+            "pairs": self.pairs, "weighting": self.weighting, "fit_params": fit_params,
+        }  # fmt: skip
+        if along == "lambda":
+            shares = np.linspace(0, 2, 9) if values is None else values
+            return lambda_path(train, ranker, constraint, self.lambda_, shares, **options)
+        lambda_ = self.lambda_
+        smallest = float(self.tolerance if values is None else min(values))
+        further = self.violation_ > smallest and self.outcome_ is not Outcome.UNREACHABLE
+        if further or as_schedule(self.schedule, ranker, self.solver, fit_params) == "interleaved":
+            solution = reweight(
+                train, ranker, constraint, as_solver(self.solver),
+                max_rounds=int(self.max_rounds), tolerance=smallest,
+                measured_on=measured_on, pairs=self.pairs, weighting=self.weighting,
+                fit_params=fit_params,
+            )  # fmt: skip
+            lambda_, options["previous"] = solution.best.lambda_, solution.model
+        return tolerance_path(
+            train, ranker, constraint, lambda_, values, smallest=smallest,
+            measured_on=measured_on, **options,
+        )  # fmt: skip
 
     def export_pairs(
         self,
@@ -276,6 +384,20 @@ class FairRanker(RankingEstimator):
         with _about("validation"):
             return queries, _read_validation(given, queries, raw)
 
+    def _split_again(self, queries: Queries, raw: bool) -> tuple[Queries, Queries | None]:
+        """As `_split`, with the queries held out that `fit` held out."""
+        if not _is_number(self.validation):
+            return self._split(queries, raw)
+        kept = set(self._trained_on[0].query_ids.tolist())
+        trained_on = np.array([name in kept for name in queries.query_ids.tolist()])
+        if trained_on.all() or not trained_on.any():
+            raise InputError(
+                f"The model was trained on {int(trained_on.sum())} of these {queries.n_queries} "
+                f"queries, and held out a share of {self.validation}. Give path the data that fit "
+                "was given."
+            )
+        return queries.take(trained_on), queries.take(~trained_on)
+
     def _warn(self, solution: Solution, constraint: Constraint, measured: Queries) -> None:
         if solution.outcome in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
             return
@@ -301,6 +423,11 @@ def _without_features(train: Queries, queries: Queries) -> tuple[Queries, NDArra
     return replace(train, X=None), rows
 
 
+def _kind(test: Any, validation: Any) -> str:
+    """What to call the queries that are reported on."""
+    return "test" if test is not None else "training" if validation is None else "validation"
+
+
 def _read_data(data: Any) -> Queries:
     """Queries whose features do not matter, from a mapping of what `fit` takes."""
     if isinstance(data, Queries):
@@ -316,9 +443,9 @@ def _read_data(data: Any) -> Queries:
 def _warn_memorised(best: Round) -> None:
     warnings.warn(
         f"The ranker puts {best.auc:.1%} of the training pairs in the right order: it knows them "
-        f"by heart, so that its violation there ({best.worst:.4f}) says little about other queries. "
-        "Measure on queries it has not seen, with validation=0.2, or use a ranker that fits less "
-        "closely.",
+        f"by heart, so that its violation there ({best.worst:.4f}) says little about other "
+        "queries. Measure on queries it has not seen, with validation=0.2, or use a ranker that "
+        "fits less closely.",
         MemorisedWarning,
         stacklevel=3,
     )

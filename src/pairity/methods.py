@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from pairity.algorithm import Outcome
 from pairity.exceptions import InputError
 from pairity.fair_ranker import FairRanker
 from pairity.queries import Queries
@@ -122,13 +124,14 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
     name : str, optional
         "reweighted" for a `FairRanker`, "unconstrained" for others.
     **settings
-        Parameters to set on a copy of the model, shown in tables: ``as_method(FairRanker(),
-        tolerance=0.05)``.
+        Parameters to set on a copy of the model: ``as_method(FairRanker(), tolerance=0.05)``.
+        Tables show them, and whatever else is not at its default.
     """
     if isinstance(model, Method):
         return model
     fair = isinstance(model, FairRanker)
     base = clone(model) if fair else clone(as_ranker(model), safe=False)
+    shown = {**_changed(base), **settings}
     if settings:
         known = base.get_params()
         unknown = [key for key in settings if key not in known]
@@ -144,9 +147,25 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
         if fair and fresh.random_state is None:
             fresh.set_params(random_state=random_state)
         if fair:
+            if fresh.progress == "auto":
+                fresh.set_params(progress=False)  # a comparison shows its own
             fresh.fit(**train)
+            if fresh.outcome_ is Outcome.INTERRUPTED:
+                raise KeyboardInterrupt  # the best round so far is not what the settings say
         else:
             fresh.fit_pairs(train, np.ones((train.n_groups, train.n_groups)))
         return lambda queries: np.asarray(fresh.predict(queries.X), dtype=np.float64)
 
-    return Method(name or ("reweighted" if fair else "unconstrained"), fit, False, settings)
+    return Method(name or ("reweighted" if fair else "unconstrained"), fit, False, shown)
+
+
+def _changed(model: Any) -> dict[str, Any]:
+    """The parameters that are not at their defaults, but for what only the screen sees."""
+    if not hasattr(model, "get_params"):
+        return {}
+    known = signature(type(model)).parameters
+    return {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name in known and name != "progress" and repr(value) != repr(known[name].default)
+    }

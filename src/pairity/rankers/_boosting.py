@@ -76,14 +76,18 @@ class BoosterRanker(PairRanker):
         measured_on : Queries, optional
             The items whose scores `follow` is given; those of `queries` by default.
         """
-        kind = self._boosting()
-        if kind in ("dart", "gblinear"):
+        if not self.follows:
             raise InputError(
                 "schedule='interleaved' moves lambda by the scores of the trees so far, but "
-                f"{kind!r} changes what it has learnt with every step. Use schedule='retrain', or "
-                "boost trees that stay as they are."
+                f"{self._boosting()!r} changes what it has learnt with every step. Use "
+                "schedule='retrain', or boost trees that stay as they are."
             )
         return self._prepare_and_train(queries, follow, measured_on, fit_params)
+
+    @property
+    def follows(self) -> bool:
+        """Whether weights may change while it trains: only where trees stay as they are."""
+        return self._boosting() not in ("dart", "gblinear")
 
     def _prepare_and_train(
         self, queries: Queries, follow: Follow, measured_on: Queries | None, fit_params: Any

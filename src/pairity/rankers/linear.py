@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -21,10 +22,11 @@ from pairity.pairs import pairwise_hessian_product, pairwise_logistic, total_wei
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._estimators import PairRanker, read_features
 from pairity.rankers._products import one_blas_thread, times, transposed_times
+from pairity.threads import run_all
 
 _MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
 _ROUNDING = 1e-7  # below about this gradient the loss no longer tells two points apart
-_BLOCK = 65_536  # rows per block where a centred copy is needed
+_BLOCK_ENTRIES = 100_000  # of a centred copy, made block by block: small enough for the cache
 _WHITENING_ENTRIES = 4_000_000  # of the dense part of X that it is estimated from, at most
 _WHITENING_ROWS = 100  # rows per feature that the preconditioner is estimated from
 
@@ -90,7 +92,7 @@ class LinearRanker(PairRanker):
         self._check_parameters()
         require_preferences(queries)
         self.n_features_in_ = int(queries.X.shape[1])
-        scale = _standard_deviations(queries)
+        scale = queries.cached("deviations", None, lambda: _standard_deviations(queries))
         start = np.zeros(self.n_features_in_)
         if getattr(previous, "coef_", start[:0]).shape == start.shape:
             start = np.where(np.isfinite(scale), previous.coef_ * np.nan_to_num(scale), 0.0)
@@ -370,7 +372,7 @@ def _moments(
     X: Features, weight: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Weighted mean and variance of every feature."""
-    mean = np.asarray(X.T @ weight)
+    mean = transposed_times(X, weight)
     if sp.issparse(X):
         centred = sp.csr_array((X.data - mean[X.indices], X.indices, X.indptr), shape=X.shape)
         stored = sp.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
@@ -378,11 +380,18 @@ def _moments(
         absent[absent < 1e-12] = 0.0
         variance = np.asarray(centred.multiply(centred).T @ weight) + absent * mean**2
     else:
-        variance = np.zeros(X.shape[1])
-        for block in range(0, X.shape[0], _BLOCK):
-            rows = slice(block, block + _BLOCK)
-            variance += weight[rows] @ (X[rows] - mean) ** 2
+        height = max(1, _BLOCK_ENTRIES // X.shape[1])
+        blocks = [slice(at, at + height) for at in range(0, X.shape[0], height)]
+        parts = [partial(_squares, X, mean, weight, rows) for rows in blocks]
+        variance = np.sum(run_all(parts), axis=0)
     return mean, variance
+
+
+def _squares(
+    X: NDArray[np.float64], mean: NDArray[np.float64], weight: NDArray[np.float64], rows: slice
+) -> NDArray[np.float64]:
+    """Some rows' share of the variance."""
+    return np.asarray(weight[rows] @ (X[rows] - mean) ** 2)
 
 
 def _query_sums_dense(queries: Queries, rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,1 @@
+"""Other ways to rank more evenly, each a function that returns a `Method`."""

@@ -1,0 +1,229 @@
+"""Linear programs over distributions on permutations, solved exactly by column generation.
+
+A distribution over the orders of n items enters such a program only through what it gives to K
+groups and through its utility. Both are linear in the items' expected attention, so that the most
+useful column among all n! of them is found by sorting once: the program is solved by the simplex
+method on its few rows, and at most as many permutations as rows are ever held.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity.exceptions import TrainingError
+from pairity.metrics.positions import sums
+
+Floats = NDArray[np.float64]
+Order = NDArray[np.int64]
+
+_GAIN = 1e-11  # a column that promises less, of a program whose values are near 1, is left out
+_INFEASIBLE = 1e-10  # what may be missing from rows whose values are near 1
+_PIVOT = 1e-10
+_MOST_STEPS = 50_000
+
+
+@dataclass(frozen=True, eq=False)
+class Items:
+    """What a permutation of n items gives to K groups.
+
+    Attributes
+    ----------
+    utility : float64 array of shape (n_items,)
+        A permutation earns the sum of utility times attention.
+    share : float64 array of shape (n_items,)
+        What the item's group gets per unit of the item's attention.
+    code : int64 array of shape (n_items,)
+        Groups 0 to K - 1, or K for an item that counts for no group.
+    attention : float64 array of shape (n_items,)
+        What each position gets, from the top; never rising.
+    n_groups : int
+    """
+
+    utility: Floats
+    share: Floats
+    code: NDArray[np.int64]
+    attention: Floats
+    n_groups: int
+
+    def sort(self, factor: float, price: Floats) -> Order:
+        """The order that earns most: falling ``factor * utility + price[code] * share``.
+
+        Ties keep the order in which the items are given.
+        """
+        value = np.append(price, 0.0)[self.code] * self.share
+        if factor:
+            value += factor * self.utility
+        return np.argsort(-value, kind="stable")
+
+    def received(self, order: Order) -> tuple[Floats, float]:
+        """What each group gets from an order, and its utility."""
+        seen = np.empty(len(order))
+        seen[order] = self.attention
+        by_group = sums(self.code, self.share * seen, self.n_groups + 1)
+        return by_group[: self.n_groups], float(self.utility @ seen)
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    r"""Maximise :math:`f \sum_\sigma w_\sigma u_\sigma + c^T z` over :math:`w, z \ge 0`.
+
+    Subject to :math:`\sum_\sigma w_\sigma (M r_\sigma + h) + A z = b`, with :math:`r_\sigma` what
+    the permutation gives to the groups and :math:`u_\sigma` its utility.
+
+    Attributes
+    ----------
+    factor : float, f
+    rows : float64 array of shape (n_rows, n_groups), M
+    offset : float64 array of shape (n_rows,), h
+    columns : float64 array of shape (n_rows, n_columns), A
+    gain : float64 array of shape (n_columns,), c
+    target : float64 array of shape (n_rows,), b, not negative
+    """
+
+    factor: float
+    rows: Floats
+    offset: Floats
+    columns: Floats
+    gain: Floats
+    target: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Vertex:
+    """An optimal vertex.
+
+    Attributes
+    ----------
+    orders : list of int64 arrays of shape (n_items,), the permutations of positive weight
+    weight : float64 array of shape (n_orders,)
+    value : float, what is maximised
+    price : float64 array of shape (n_groups,)
+        Each of the orders sorts the items by ``factor * utility + price[code] * share``.
+    """
+
+    orders: list[Order]
+    weight: Floats
+    value: float
+    price: Floats
+
+
+@dataclass(eq=False)
+class _Basis:
+    """As many columns as rows: permutations, columns of the program, and artificial ones."""
+
+    matrix: Floats
+    gain: Floats
+    column: NDArray[np.int64]  # the program's column, -1 for others
+    order: list[Order | None]
+    artificial: NDArray[np.bool_]
+
+    def replace(self, row: int, entering: _Column) -> None:
+        self.matrix[:, row], self.gain[row] = entering.entries, entering.gain
+        self.column[row], self.order[row] = entering.number, entering.order
+        self.artificial[row] = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    entries: Floats
+    gain: float
+    number: int = -1
+    order: Order | None = None
+
+
+def solve(items: Items, program: Program) -> Vertex | None:
+    """An optimal vertex of a bounded program, or None where nothing meets its rows.
+
+    Two-phase simplex method with permutations priced by sorting, and ties in the ratio test
+    broken lexicographically, so that it ends. The basis is factorised anew in every step; no error
+    builds up.
+    """
+    n_rows = len(program.target)
+    basis = _Basis(
+        np.eye(n_rows),
+        np.zeros(n_rows),
+        np.full(n_rows, -1),
+        [None] * n_rows,
+        np.ones(n_rows, dtype=bool),
+    )
+    missing, _ = _improve(items, program, basis, first=True)
+    if missing > _INFEASIBLE:
+        return None
+    _, prices = _improve(items, program, basis, first=False)
+    level = _solution(basis.matrix, program.target)
+    kept = [
+        (float(value), order)
+        for value, order in zip(level, basis.order, strict=True)
+        if order is not None and value > _INFEASIBLE / 100
+    ]
+    return Vertex(
+        [order for _, order in kept],
+        np.array([value for value, _ in kept]),
+        float(basis.gain @ level),
+        -(prices @ program.rows),
+    )
+
+
+def _improve(items: Items, program: Program, basis: _Basis, *, first: bool) -> tuple[float, Floats]:
+    """Exchange columns while that pays; what the artificial ones still hold, and the duals.
+
+    The first phase only drives the artificial columns out.
+    """
+    for _ in range(_MOST_STEPS):
+        gain = -basis.artificial.astype(np.float64) if first else basis.gain
+        prices = _solution(basis.matrix.T, gain)
+        entering = _best_column(items, program, basis, prices, first=first)
+        right = [program.target] if entering is None else [program.target, entering.entries]
+        solved = _solution(basis.matrix, np.column_stack(right))
+        missing = float(solved[basis.artificial, 0].sum())
+        if entering is None or (first and missing <= _INFEASIBLE / 1000):
+            return missing, prices
+        basis.replace(_leaving_row(basis, solved[:, 0], solved[:, 1], first=first), entering)
+    raise TrainingError(
+        f"The linear program of {len(items.utility)} items and {items.n_groups} groups was not "
+        f"solved in {_MOST_STEPS} steps, which rounding alone can cause. Give utilities of a "
+        "similar size, or a larger slack."
+    )
+
+
+def _best_column(
+    items: Items, program: Program, basis: _Basis, prices: Floats, *, first: bool
+) -> _Column | None:
+    """The column that promises most, the program's own before permutations; None at the optimum."""
+    if len(program.gain):
+        promise = (0.0 if first else program.gain) - prices @ program.columns
+        promise[basis.column[basis.column >= 0]] = 0.0
+        best = int(promise.argmax())
+        if promise[best] > _GAIN:
+            return _Column(program.columns[:, best], float(program.gain[best]), best)
+    factor = 0.0 if first else program.factor
+    order = items.sort(factor, -(prices @ program.rows))
+    received, utility = items.received(order)
+    entries = program.rows @ received + program.offset
+    if factor * utility - prices @ entries <= _GAIN:
+        return None
+    return _Column(entries, program.factor * utility, order=order)
+
+
+def _leaving_row(basis: _Basis, level: Floats, change: Floats, *, first: bool) -> int:
+    """The basic column that is used up first as the entering one grows."""
+    if not first:  # artificial columns are at zero by now, and must not grow again
+        stuck = np.flatnonzero(basis.artificial & (np.abs(change) > _PIVOT))
+        if len(stuck):
+            return int(stuck[0])
+    rows = np.flatnonzero(change > _PIVOT)
+    if not len(rows):
+        rows = np.array([int(change.argmax())])
+    steps = np.maximum(level[rows], 0.0) / change[rows]
+    rows = rows[steps <= steps.min() + 1e-14]
+    if len(rows) > 1:
+        inverse = np.linalg.inv(basis.matrix)[rows] / change[rows, None]
+        rows = rows[np.lexsort(inverse.T[::-1])]
+    return int(rows[0])
+
+
+def _solution(matrix: Floats, right: Floats) -> Floats:
+    return np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)

@@ -1,0 +1,955 @@
+"""Frontiers: utility against violation over many methods, settings and seeds.
+
+`sweep` runs them and returns a `Frontier`: a table that prints, becomes a data frame, is drawn
+as the paper draws it, says which points are Pareto-optimal, and picks one by a stated rule.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
+from math import isfinite, isnan, sqrt
+from numbers import Integral, Real
+from typing import Any, Literal, cast
+
+import numpy as np
+from scipy import stats
+
+from pairity.audits import _named as name_constraints
+from pairity.audits import _require_sampling as require_sampling
+from pairity.columns import show
+from pairity.constraints import CATALOGUE, Constraint
+from pairity.exceptions import InputError, PairityWarning
+from pairity.figures import NAN, Figure
+from pairity.methods import Method, as_method
+from pairity.progress import Show
+from pairity.queries import Queries, require_groups, require_preferences
+from pairity.runs import (
+    UTILITIES,
+    Job,
+    Measuring,
+    Run,
+    Store,
+    fingerprint,
+    new_run,
+    run_all,
+    run_key,
+    show_settings,
+)
+from pairity.text import make_frame, render_table, shorten
+
+FORMAT = "pairity frontier 1"
+Part = Literal["test", "validation"]
+_PARTS: tuple[Part, ...] = ("test", "validation")
+
+
+# --- points --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """One method with its settings: its runs, averaged over their seeds.
+
+    Attributes
+    ----------
+    method : str
+    settings : dict from str to a plain value
+    needs_group : bool, whether groups are read where it is applied
+    runs : tuple of Run, one for each seed
+    test, validation : dict from str to Figure
+        Means over seeds, with intervals (see `Frontier`): "auc", "ndcg@10", and violations under
+        the constraint's name. Empty where a run failed.
+    """
+
+    method: str
+    settings: dict[str, Any]
+    needs_group: bool
+    runs: tuple[Run, ...]
+    test: dict[str, Figure]
+    validation: dict[str, Figure]
+
+    @property
+    def label(self) -> str:
+        """The method with its settings, such as ``lagrangian(slack=0.1)``."""
+        return self.runs[0].label
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of one fit, averaged over seeds; NaN where all failed."""
+        known = [run.seconds for run in self.runs if not isnan(run.seconds)]
+        return float(np.mean(known)) if known else NAN
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why runs failed."""
+        return tuple(dict.fromkeys(run.error for run in self.runs if run.error is not None))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What its runs warned of."""
+        return tuple(dict.fromkeys(note for run in self.runs for note in run.notes))
+
+    def __repr__(self) -> str:
+        return self.label
+
+
+class Verdict(Enum):
+    """How picking a point ended."""
+
+    CHOSEN = "A point's violation is within the limit."
+    NONE = "No point's violation is within the limit."
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """What `Frontier.pick` chose, and why; prints as a sentence.
+
+    Attributes
+    ----------
+    verdict : Verdict
+    point : Point or None, the one chosen; None where none qualifies
+    closest : Point, the one with the lowest bound
+    bound : float
+        The upper bound on the violation of the chosen point, or of the closest where there is none.
+    bounds : tuple of (Point, float), of all points that could be chosen from, lowest first
+    constraint, utility, rule : str
+    epsilon : float
+    confidence : float or None
+    """
+
+    verdict: Verdict
+    point: Point | None
+    closest: Point
+    bound: float
+    bounds: tuple[tuple[Point, float], ...]
+    constraint: str
+    utility: str
+    rule: str
+    epsilon: float
+    confidence: float | None
+
+    def __str__(self) -> str:
+        shown = self.closest if self.point is None else self.point
+        figure = shown.validation[self.constraint]
+        of = "" if self.confidence is None else f", at {100 * self.confidence:g} % confidence"
+        bound = f"{self.bound:.4f}{of}, on {figure.n_queries} validation queries"
+        few = " That is few: take the bound with caution." if figure.small else ""
+        if self.point is None:
+            return (
+                f"No point has a violation ({self.constraint}) of at most {self.epsilon:g}. The "
+                f"closest of {len(self.bounds)} is {shown.label}: at most {bound}.{few}"
+            )
+        value = shown.validation[self.utility].value
+        return (
+            f"{shown.label} is the {self.rule} of {self._n_within()} points out of "
+            f"{len(self.bounds)} with a violation ({self.constraint}) of at most {self.epsilon:g}: "
+            f"{self.utility} {value:.4f}, violation at most {bound}.{few}"
+        )
+
+    def _n_within(self) -> int:
+        return sum(bound <= self.epsilon for _, bound in self.bounds)
+
+
+RULES: dict[str, str] = {
+    "most accurate": "the highest utility on validation queries",
+    "fairest": "the lowest bound on the violation",
+}
+"""How to choose among the points within the limit."""
+
+
+# --- the frontier --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Frontier:
+    """Utility and violations of many methods and settings; made by `sweep`, prints as a table.
+
+    Attributes
+    ----------
+    runs : tuple of Run, one for each method, settings and seed
+    constraints : tuple of str
+    confidence : float, of all intervals
+    test_ratio, validation_ratio : float or None
+        How many held-out queries there are for each training query, where every seed draws them
+        anew; None where they are the same for all seeds.
+    definitions : tuple of str
+        What the constraints print as, such as ``InterGroup(average='pair')``.
+    points : tuple of Point, the runs of each method and settings, averaged over seeds
+
+    Notes
+    -----
+    *Averages over seeds.* A point's figures are plain means over its seeds. With one seed its
+    interval is that of the run, from resampling queries. With several seeds and the same held-out
+    queries, the mean of these intervals is widened by a t interval over the seeds, the two
+    half-widths added in quadrature: queries and seeds are two sources of noise. Where every seed
+    has a split of its own, the interval is t over the seeds with variance s²(1/n + ratio), the
+    correction of Nadeau & Bengio (2003) for training sets that overlap; as few seeds may agree by
+    chance, t · s is taken to be no less than the half-width from resampling queries. With two or
+    three seeds it is wide. A point of which some seed failed has no averages: it would be
+    compared on other splits.
+
+    *Violations* are largest absolute gaps; see `pairity.audit`.
+    """
+
+    runs: tuple[Run, ...]
+    constraints: tuple[str, ...]
+    confidence: float = 0.95
+    test_ratio: float | None = None
+    validation_ratio: float | None = None
+    definitions: tuple[str, ...] = ()
+
+    @cached_property
+    def points(self) -> tuple[Point, ...]:
+        """The runs of each method and settings, averaged over seeds."""
+        grouped: dict[tuple[str, str], list[Run]] = {}
+        for run in self.runs:
+            grouped.setdefault(run_key(run), []).append(run)
+        return tuple(
+            Point(
+                runs[0].method,
+                runs[0].settings,
+                runs[0].needs_group,
+                tuple(runs),
+                _averages([run.test for run in runs], self.confidence, self.test_ratio),
+                _averages([run.validation for run in runs], self.confidence, self.validation_ratio),
+            )
+            for runs in grouped.values()
+        )
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The names of the methods, in order."""
+        return tuple(dict.fromkeys(run.method for run in self.runs))
+
+    @property
+    def failures(self) -> tuple[Run, ...]:
+        """The runs that failed; `error` says why."""
+        return tuple(run for run in self.runs if run.error is not None)
+
+    # --- comparing ---------------------------------------------------------------------------
+
+    def front(
+        self, constraint: Any, utility: str = "auc", *, on: Part | None = None
+    ) -> tuple[Point, ...]:
+        """The Pareto-optimal points, from most useful to fairest.
+
+        A point is Pareto-optimal where no other is at least as useful and at least as fair, and
+        better in one of the two. Means over seeds are compared; intervals play no part.
+
+        Parameters
+        ----------
+        constraint : str or Constraint, one of those measured
+        utility : {"auc", "ndcg@10"}
+        on : {"test", "validation"}, optional
+            By default the test queries, where there are any.
+        """
+        name, part = self._constraint(constraint), self._part(on)
+        known = [
+            (point, figures[as_utility(utility)].value, figures[name].value)
+            for point in self.points
+            if (figures := getattr(point, part))
+        ]
+        known = [each for each in known if isfinite(each[1]) and isfinite(each[2])]
+        best = [
+            (violation, point)
+            for point, useful, violation in known
+            if not any(
+                u >= useful and v <= violation and (u > useful or v < violation)
+                for _, u, v in known
+            )
+        ]
+        return tuple(point for _, point in sorted(best, key=lambda each: -each[0]))
+
+    def pick(
+        self,
+        constraint: Any,
+        epsilon: float,
+        *,
+        confidence: float | None = 0.95,
+        rule: str = "most accurate",
+        utility: str = "auc",
+        simultaneous: bool = False,
+    ) -> Choice:
+        """Choose a point by its figures on the validation queries.
+
+        Parameters
+        ----------
+        constraint : str or Constraint, one of those measured
+        epsilon : float
+            The violation to stay within.
+        confidence : float or None, default=0.95
+            A point qualifies where a one-sided upper confidence bound on its violation is at most
+            epsilon, so that "≤ ε" is said of queries like these, not of these alone. None
+            compares the violation itself.
+        rule : {"most accurate", "fairest"}
+            Which of those to take: the one with the highest utility, or with the lowest bound.
+            Ties are broken by the other, and then by order.
+        utility : {"auc", "ndcg@10"}
+        simultaneous : bool
+            Whether the bounds are to hold for all points at once, as they should where a claim
+            is made of the one that was chosen among many. They are then wider.
+
+        Returns
+        -------
+        Choice
+            Where no point qualifies, it has no point, and names the closest and its bound.
+
+        Notes
+        -----
+        The bound is the percentile of the violation over resampled validation queries, at a level
+        raised for few queries to what Student's t asks for (the expanded percentile interval of
+        Hesterberg, 2015). With several seeds, the bounds of the seeds are averaged, which is
+        at least the bound of the average. Simultaneous bounds add to each violation the
+        percentile of the largest excess over all points in one resample.
+
+        Noise can only raise a violation, so bounds err on the safe side on few queries. Each holds
+        for its own point; the most accurate of many that qualify has been selected, and the more
+        independent their errors, the more often selection finds one that qualified by luck.
+        """
+        name = self._constraint(constraint)
+        utility = as_utility(utility)
+        require_choice(epsilon, confidence, rule)
+        candidates = [
+            point
+            for point in self.points
+            if point.validation and isfinite(point.validation[name].value)
+        ]
+        if not candidates:
+            raise InputError(f"There is no point to pick from: {self._why_none(name)}")
+        found = self._bounds(candidates, name, confidence, simultaneous)
+        ordered = sorted(found, key=lambda each: each[1])  # stable: ties stay in order
+        if not ordered:
+            raise InputError(
+                f"The violation of {name} has no interval on the validation queries, so there is "
+                "no bound. Sweep with n_resamples=1000 and several validation queries, use a "
+                "pairwise constraint, or give confidence=None to compare the violation itself."
+            )
+        within = [each for each in ordered if each[1] <= epsilon]
+        chosen = None
+        if within and rule == "fairest":
+            least = within[0][1]
+            level = [each for each in within if each[1] == least]
+            chosen = max(level, key=lambda each: each[0].validation[utility].value)
+        elif within:
+            chosen = max(within, key=lambda each: each[0].validation[utility].value)
+        return Choice(
+            verdict=Verdict.NONE if chosen is None else Verdict.CHOSEN,
+            point=None if chosen is None else chosen[0],
+            closest=ordered[0][0],
+            bound=(chosen or ordered[0])[1],
+            bounds=tuple(ordered),
+            constraint=name,
+            utility=utility,
+            rule=rule,
+            epsilon=float(epsilon),
+            confidence=confidence,
+        )
+
+    def _bounds(
+        self, points: Sequence[Point], name: str, confidence: float | None, simultaneous: bool
+    ) -> list[tuple[Point, float]]:
+        """An upper bound on the violation of each point that has one."""
+        if confidence is None:
+            return [(point, point.validation[name].value) for point in points]
+        points = [point for point in points if all(name in run.resampled for run in point.runs)]
+        excess = {
+            (at, run.seed): np.array(run.resampled[name]) - run.validation[name].value
+            for at, point in enumerate(points)
+            for run in point.runs
+        }
+        if simultaneous:
+            for seed in {seed for _, seed in excess}:
+                of_seed = [key for key in excess if key[1] == seed]
+                largest = np.fmax.reduce(np.array([excess[key] for key in of_seed]))
+                excess.update((key, largest) for key in of_seed)
+        bounds = []
+        for at, point in enumerate(points):
+            level = _expanded(confidence, point.validation[name].n_queries)
+            above = [
+                run.validation[name].value + float(np.nanquantile(excess[at, run.seed], level))
+                for run in point.runs
+            ]
+            bounds.append((point, float(np.mean(above))))
+        return bounds
+
+    def _why_none(self, name: str) -> str:
+        if not self.runs:
+            return "the frontier is empty."
+        if not any(run.validation for run in self.runs):
+            if len(self.failures) == len(self.runs):
+                return f"all {len(self.runs)} runs failed, the first with {self.failures[0].error}"
+            return "no run was measured on validation queries. Sweep with validation=0.2."
+        return f"no point has a violation of {name} on validation queries for all its seeds."
+
+    # --- as a table, as JSON, as a figure ----------------------------------------------------
+
+    def rows(self, *, each_seed: bool = False) -> list[dict[str, Any]]:
+        """The table as plain dicts, one for each point, or for each run.
+
+        Columns: method, settings, needs_group, n_seeds (or seed), seconds; "auc", "ndcg@10" and
+        "violation_<constraint>" on the test queries, each with "_low" and "_high"; the same with
+        "validation_" in front; "front_<constraint>", whether the point is Pareto-optimal by AUC
+        (see `front`); notes and error, as text.
+        """
+        fronts = {name: {id(point) for point in self.front(name)} for name in self.constraints}
+        rows = []
+        for point in self.points:
+            on_front = {f"front_{name}": id(point) in fronts[name] for name in self.constraints}
+            for source in point.runs if each_seed else (point,):
+                row: dict[str, Any] = {
+                    "method": point.method,
+                    "settings": show_settings(point.settings),
+                    "needs_group": point.needs_group,
+                }
+                if isinstance(source, Run):
+                    row["seed"] = source.seed
+                    errors = [source.error] if source.error else []
+                else:
+                    row["n_seeds"] = len(point.runs)
+                    errors = list(source.errors)
+                row["seconds"] = source.seconds
+                for part in self._parts:
+                    row.update(self._columns(getattr(source, part), part))
+                row.update(on_front, notes="; ".join(source.notes), error="; ".join(errors))
+                rows.append(row)
+        return rows
+
+    def to_frame(self, backend: str | None = None, *, each_seed: bool = False) -> Any:
+        """`rows` in pandas, polars or pyarrow (the first that is installed)."""
+        rows = self.rows(each_seed=each_seed)
+        names = rows[0] if rows else ()
+        return make_frame({name: [row[name] for row in rows] for name in names}, backend)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python; None where a number is not defined."""
+        return {
+            "format": FORMAT,
+            "constraints": list(self.constraints),
+            "confidence": self.confidence,
+            "test_ratio": self.test_ratio,
+            "validation_ratio": self.validation_ratio,
+            "definitions": list(self.definitions),
+            "runs": [run.to_dict() for run in self.runs],
+        }
+
+    def to_json(self) -> str:
+        """The same as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Frontier:
+        """From JSON, as `to_json` gives it; nothing in it is run."""
+        try:
+            held = json.loads(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"The frontier is no JSON: {error}. Give what to_json() wrote."
+            ) from error
+        if not isinstance(held, dict) or held.get("format") != FORMAT:
+            raise InputError(f"{show(held)} is not {FORMAT!r}. Give what to_json() wrote.")
+        names: Any = held.get("constraints")
+        said: Any = held.get("definitions")
+        runs = held.get("runs")
+        for texts in (names, said):
+            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+                raise InputError(f"The constraints are {show(texts)}. Give a list of names.")
+        if not isinstance(runs, list):
+            raise InputError(f"The runs are {show(runs)}. Give a list.")
+        require_sampling(held.get("confidence"), 0)
+        ratios = [held.get("test_ratio"), held.get("validation_ratio")]
+        for ratio in ratios:
+            if ratio is not None and not (_is_number(ratio) and 0.0 < ratio < np.inf):
+                raise InputError(f"A ratio is {show(ratio)}. Give a positive number or null.")
+        made = tuple(map(Run.from_dict, runs))
+        for run in made:
+            for figures in (run.test, run.validation):
+                if figures and not {*UTILITIES, *names} <= set(figures):
+                    lacking = sorted({*UTILITIES, *names} - set(figures))
+                    raise InputError(f"The run {run.label} lacks {', '.join(lacking)}.")
+        return cls(
+            made, tuple(names), float(held["confidence"]),
+            test_ratio=ratios[0], validation_ratio=ratios[1], definitions=tuple(said),
+        )  # fmt: skip
+
+    def plot(
+        self,
+        constraint: Any = None,
+        *,
+        utility: str = "auc",
+        on: Part | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw utility against fairness (1 less the violation): the upper right is best.
+
+        Every method has a colour and a marker, every point its intervals; the line is the Pareto
+        front, and what lies below and left of it is worse than some point on it.
+
+        Parameters
+        ----------
+        constraint : str or Constraint, optional
+            By default all that were measured, side by side.
+        utility : {"auc", "ndcg@10"}
+        on : {"test", "validation"}, optional
+        ax : Matplotlib Axes, optional
+            Where to draw one constraint.
+
+        Returns
+        -------
+        Matplotlib Figure
+        """
+        from pairity.frontier_plots import plot_panels
+
+        part, utility = self._part(on), as_utility(utility)
+        if constraint is not None:
+            names: tuple[str, ...] = (self._constraint(constraint),)
+        elif ax is not None and len(self.constraints) > 1:
+            raise InputError(
+                f"ax takes one constraint, and there are {len(self.constraints)}. Say which."
+            )
+        else:
+            names = self.constraints
+        panels = {}
+        for name in names:
+            front = {id(point) for point in self.front(name, utility, on=part)}
+            panels[name] = [
+                (
+                    point.method,
+                    point.needs_group,
+                    figures[name],
+                    figures[utility],
+                    id(point) in front,
+                )
+                for point in self.points
+                if (figures := getattr(point, part)) and isfinite(figures[name].value)
+            ]
+        return plot_panels(panels, utility=utility, ax=ax)
+
+    def __repr__(self) -> str:
+        n_points, n_runs = len(self.points), len(self.runs)
+        return f"Frontier(methods={self.methods}, n_points={n_points}, n_runs={n_runs})"
+
+    def __str__(self) -> str:
+        if not self.points:
+            return "Frontier: no points"
+        return f"{self._head()}\n\n{self._table()}\n\n{self._foot()}"
+
+    # --- inside ------------------------------------------------------------------------------
+
+    @property
+    def _parts(self) -> tuple[Part, ...]:
+        """The held-out queries there are figures of."""
+        found = tuple(part for part in _PARTS if any(getattr(run, part) for run in self.runs))
+        return found or ("test",)
+
+    def _part(self, on: Any) -> Part:
+        if on is None:
+            return self._parts[0]
+        if on not in _PARTS:
+            raise InputError(f"on is {on!r}; choose 'test' or 'validation'.")
+        if on not in self._parts:
+            raise InputError(f"No run was measured on {on} queries. Sweep with {on}=0.2.")
+        return cast(Part, on)
+
+    def _constraint(self, constraint: Any) -> str:
+        if isinstance(constraint, str) and constraint in self.constraints:
+            return constraint
+        known = dict(zip(self.definitions, self.constraints, strict=False))
+        if isinstance(constraint, Constraint) and repr(constraint) in known:
+            return known[repr(constraint)]
+        raise InputError(
+            f"The constraint {constraint!r} was not measured. Choose among "
+            f"{', '.join(map(repr, self.constraints))}, measured as "
+            f"{', '.join(self.definitions or self.constraints)}."
+        )
+
+    def _columns(self, figures: Mapping[str, Figure], part: Part) -> dict[str, float]:
+        front = "" if part == "test" else "validation_"
+        columns = {}
+        for name in (*UTILITIES, *self.constraints):
+            figure = figures.get(name, Figure(name))
+            column = front + (name if name in UTILITIES else f"violation_{name}")
+            columns[column] = figure.value
+            columns[f"{column}_low"], columns[f"{column}_high"] = figure.low, figure.high
+        return columns
+
+    def _head(self) -> str:
+        n_seeds = max(len(point.runs) for point in self.points)
+        seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
+        queries = max(
+            (f["auc"].n_queries for p in self.points if (f := getattr(p, self._parts[0]))),
+            default=0,
+        )
+        return (
+            f"Frontier: {len(self.methods)} methods, {len(self.points)} points, {seeds}; measured "
+            f"on {queries:,} {self._parts[0]} queries, {100 * self.confidence:g} % intervals"
+        )
+
+    def _table(self) -> str:
+        part = self._parts[0]
+        fronts = {name: {id(point) for point in self.front(name)} for name in self.constraints}
+        header = ["method", "settings", "AUC", "NDCG@10"]
+        header += [shorten(name, 24) for name in self.constraints] + ["seconds"]
+        rows = []
+        for point in self.points:
+            figures = getattr(point, part)
+            group = " †" if point.needs_group else ""
+            cells = [
+                shorten(point.method, 24) + group,
+                shorten(self._telling(point) or "-", 40),
+            ]
+            cells += [_cell(figures.get(name)) for name in UTILITIES]
+            cells += [
+                _cell(figures.get(name)) + ("*" if id(point) in fronts[name] else " ")
+                for name in self.constraints
+            ]
+            rows.append([*cells, "-" if isnan(point.seconds) else f"{point.seconds:.2f}"])
+        return render_table(header, rows, left=(0, 1))
+
+    def _telling(self, point: Point) -> str:
+        """The settings that tell a point from others of its method; all of a lone point's."""
+        others = [other.settings for other in self.points if other.method == point.method]
+        telling = {
+            name: value
+            for name, value in point.settings.items()
+            if any(other.get(name) != value for other in others)
+        }
+        return show_settings(telling if len(others) > 1 else point.settings)
+
+    def _foot(self) -> str:
+        lines = ["* Pareto-optimal in AUC and that violation; violations, 0 is parity."]
+        if any(point.needs_group for point in self.points):
+            lines.append("† reads the groups of the items it ranks.")
+        if self.failures:
+            first = self.failures[0]
+            lines.append(
+                f"{len(self.failures)} of {len(self.runs)} runs failed, the first, {first.label} "
+                f"with seed {first.seed}, with {shorten(str(first.error), 120)}"
+            )
+        return "\n".join(lines)
+
+
+def _averages(
+    runs: Sequence[dict[str, Figure]], confidence: float, ratio: float | None
+) -> dict[str, Figure]:
+    """Means over seeds, of every figure; nothing where a seed has none."""
+    if not all(runs):
+        return {}
+    return {name: _average([run[name] for run in runs], confidence, ratio) for name in runs[0]}
+
+
+def _average(figures: Sequence[Figure], confidence: float, ratio: float | None) -> Figure:
+    n = len(figures)
+    if n == 1:
+        return figures[0]
+    values, low, high = (np.array([getattr(f, part) for f in figures]) for part in _ENDS)
+    mean, spread = float(values.mean()), float(values.std(ddof=1))
+    t = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
+    below, above = (abs(mean - float(end.mean())) for end in (low, high))  # by query
+    if ratio is None:
+        across = t * spread / sqrt(n)
+        below, above = float(np.hypot(below, across)), float(np.hypot(above, across))
+    else:
+        shrunk = sqrt(1 / n + ratio)
+        below, above = (shrunk * float(np.fmax(side, t * spread)) for side in (below, above))
+    weakest = min(figures, key=lambda figure: figure.n_queries)
+    top = max(1.0, float(values.max()))
+    return replace(weakest, value=mean, low=max(mean - below, 0.0), high=min(mean + above, top))
+
+
+_ENDS = ("value", "low", "high")
+
+
+def _expanded(confidence: float, n_queries: int) -> float:
+    """The percentile that covers with this confidence where n queries are resampled."""
+    n = max(n_queries, 2)
+    return float(stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf(confidence, n - 1)))
+
+
+def _cell(figure: Figure | None) -> str:
+    if figure is None or isnan(figure.value):
+        return "-"
+    if isnan(figure.low):
+        return f"{figure.value:.3f}"
+    return f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+
+
+def as_utility(name: Any) -> str:
+    """The name of a utility, checked."""
+    if name not in UTILITIES:
+        raise InputError(f"utility is {name!r}; choose one of {', '.join(map(repr, UTILITIES))}.")
+    return str(name)
+
+
+def require_choice(epsilon: Any, confidence: Any, rule: Any) -> None:
+    """Refuse what `Frontier.pick` cannot choose by."""
+    if not _is_number(epsilon) or not 0.0 <= epsilon < np.inf:
+        raise InputError(f"epsilon is {epsilon!r}; give a violation from 0 up, such as 0.05.")
+    if confidence is not None:
+        require_sampling(confidence, 0)
+    if rule not in RULES:
+        raise InputError(f"rule is {rule!r}; choose one of {', '.join(map(repr, RULES))}.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+# --- the sweep -----------------------------------------------------------------------------------
+
+
+def sweep(
+    methods: Any,
+    train: Any,
+    test: Any = 0.2,
+    *,
+    validation: Any = None,
+    constraints: Any = tuple(CATALOGUE),
+    seeds: Iterable[int] = (0,),
+    n_jobs: int | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    progress: Show = "auto",
+    confidence: float = 0.95,
+    n_resamples: int = 1000,
+) -> Frontier:
+    """Run methods × settings × seeds, and measure what each makes of held-out queries.
+
+    Parameters
+    ----------
+    methods : mapping from name to Method, model or list of them; or a list of them; or one
+        Models are whatever `pairity.methods.as_method` takes. Two of one name need different
+        settings.
+    train : Queries
+        The training queries, or all queries where others are split off.
+    test : Queries or float, default=0.2
+        The queries to measure on, or a share of `train` to split off, by query, anew for each seed.
+    validation : Queries or float, optional
+        Further queries to measure on, which `Frontier.pick` needs; a share is that of what is left
+        of `train` once the test queries are split off.
+    constraints : str, Constraint or function, or a sequence of them
+        Which violations to measure; all four by default, averaged by query.
+    seeds : sequence of int
+        Each seed is handed to every method, and splits where there is a share to split.
+    n_jobs : int, optional
+        How many runs at a time, each in a process of its own (joblib); -1 for all cores. By
+        default one after the other, since most fits use several threads themselves.
+    directory : path, optional
+        Where to keep every finished run. An interrupted sweep that is started again goes on from
+        there: runs of the same method, settings, seed, data and measures are read, not done.
+    progress : {"auto"} or bool
+    confidence : float, of the intervals
+    n_resamples : int, bootstrap samples of whole queries; 0 for no intervals
+
+    Returns
+    -------
+    Frontier
+
+    Notes
+    -----
+    A run that fails is reported by a warning, and its error stands in the table; other runs go
+    on. What pairity warns of during a run stands in its notes. With a directory, failed runs are
+    done again the next time.
+
+    Settings are all that a directory knows of a method: after a change to the code of a method or
+    constraint of your own, choose another directory.
+
+    Queries of weight 0 are not measured on.
+
+    References
+    ----------
+    C. Nadeau and Y. Bengio, *Inference for the Generalization Error*, Machine Learning 52, 2003.
+    T. Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69,
+    2015.
+
+    Examples
+    --------
+    >>> from pairity import FairRanker, LinearRanker
+    >>> from pairity.datasets import make_biased_ranking
+    >>> from pairity.frontiers import sweep
+    >>> queries = make_biased_ranking(120, 20, strength=2, separation=2, random_state=0).queries()
+    >>> frontier = sweep(
+    ...     {
+    ...         "plain": LinearRanker(),
+    ...         "reweighted": [FairRanker(tolerance=t) for t in (0.01, 0.1)],
+    ...     },
+    ...     queries, validation=0.25, constraints="inter",
+    ... )
+    >>> [point.label for point in frontier.front("inter")]
+    ['plain()', 'reweighted()']
+    >>> choice = frontier.pick("inter", epsilon=0.3)
+    >>> choice.point
+    reweighted()
+    """
+    chosen = as_methods(methods)
+    numbers = _seeds(seeds)
+    measuring = as_measuring(constraints, confidence, n_resamples)
+    queries = as_queries(train, "train")
+    fixed_test = as_held_out(test, queries, "test")
+    fixed_validation = (
+        None if validation is None else as_held_out(validation, queries, "validation")
+    )
+    store = None
+    if directory is not None:
+        data = {
+            "train": fingerprint(queries),
+            "test": fingerprint_of(fixed_test),
+            "validation": fingerprint_of(fixed_validation),
+        }
+        store = Store.at(directory, {**data, **about_measuring(measuring)})
+
+    def jobs() -> Iterator[Job]:
+        for seed in numbers:
+            rest, held, checked = queries, fixed_test, fixed_validation
+            if not isinstance(held, Queries):
+                rest, held = rest.split(held, seed)
+            if checked is not None and not isinstance(checked, Queries):
+                rest, checked = rest.split(checked, seed)
+            held = without_weightless(held)
+            checked = None if checked is None else without_weightless(checked)
+            for method in chosen:
+                yield Job(method, seed, rest, held, checked)
+
+    runs = run_all(
+        jobs(), len(chosen) * len(numbers), measuring,
+        n_jobs=n_jobs, progress=progress, store=store,
+    )  # fmt: skip
+    by_method = {run_key(new_run(method, 0)): at for at, method in enumerate(chosen)}
+    runs.sort(key=lambda run: by_method[run_key(run)])  # stable: seeds stay in order
+    frontier = Frontier(
+        tuple(runs), tuple(measuring.constraints), measuring.confidence,
+        *_ratios(fixed_test, fixed_validation), tuple(map(repr, measuring.constraints.values())),
+    )  # fmt: skip
+    warn_of_failures(frontier)
+    return frontier
+
+
+def as_methods(methods: Any) -> list[Method]:
+    """A list of methods from whatever `sweep` takes, no two of them alike."""
+    listed: list[Method] = []
+    if isinstance(methods, Mapping) and not isinstance(methods, Queries):
+        for name, held in methods.items():
+            if not isinstance(name, str) or not name.strip():
+                raise InputError(f"{name!r} is not a name for a method.")
+            for each in _listed(held):
+                made = as_method(each, name=name)
+                listed.append(replace(made, name=name))
+    else:
+        listed = [as_method(each) for each in _listed(methods)]
+    if not listed:
+        raise InputError("There are no methods. Give at least one.")
+    seen: set[tuple[str, str]] = set()
+    for method in listed:
+        run = new_run(method, 0)
+        if run_key(run) in seen:
+            raise InputError(
+                f"Two methods are both known as {run.label}. Give them different names, or "
+                "settings that tell them apart."
+            )
+        seen.add(run_key(run))
+    return listed
+
+
+def _listed(held: Any) -> list[Any]:
+    return list(held) if isinstance(held, (list, tuple)) else [held]
+
+
+def as_measuring(constraints: Any, confidence: float, n_resamples: int) -> Measuring:
+    """What to measure, checked."""
+    require_sampling(confidence, n_resamples)
+    named = name_constraints(constraints)
+    clash = next((name for name in named if name in UTILITIES), None)
+    if clash is not None:
+        raise InputError(f"A constraint is known as {clash!r}, which is a utility. Rename it.")
+    return Measuring(named, float(confidence), int(n_resamples))
+
+
+def warn_of_failures(frontier: Frontier) -> None:
+    """Say how many runs failed, and why the first did."""
+    failures = frontier.failures
+    if not failures:
+        return
+    first = failures[0]
+    warnings.warn(
+        f"{len(failures)} of {len(frontier.runs)} runs failed. The first, {first.label} with seed "
+        f"{first.seed}: {first.error} See `failures` for all.",
+        PairityWarning,
+        stacklevel=3,
+    )
+
+
+def about_measuring(measuring: Measuring) -> dict[str, Any]:
+    """How runs are measured, as plain values."""
+    return {
+        "constraints": {name: repr(each) for name, each in measuring.constraints.items()},
+        "confidence": measuring.confidence,
+        "n_resamples": measuring.n_resamples,
+    }
+
+
+def fingerprint_of(held: Queries | float | None) -> str | float | None:
+    """The digest of queries; a share as it is."""
+    return fingerprint(held) if isinstance(held, Queries) else held
+
+
+def _ratios(
+    test: Queries | float, validation: Queries | float | None
+) -> tuple[float | None, float | None]:
+    """Held-out queries for each training query, where they are split off."""
+    of_test = None if isinstance(test, Queries) else test
+    of_rest = None if validation is None or isinstance(validation, Queries) else validation
+    left = 1.0 - (of_test or 0.0)
+    train = left * (1.0 - (of_rest or 0.0))
+    return (
+        None if of_test is None else of_test / train,
+        None if of_rest is None else left * of_rest / train,
+    )
+
+
+def _seeds(seeds: Any) -> tuple[int, ...]:
+    try:
+        given = tuple(seeds)
+    except TypeError:
+        raise InputError(f"seeds is {seeds!r}; give a sequence, such as range(5).") from None
+    whole = all(isinstance(seed, Integral) and not isinstance(seed, bool) for seed in given)
+    if not given or not whole or min(given) < 0 or len(set(given)) < len(given):
+        raise InputError(
+            f"seeds is {show(seeds)}; give different whole numbers from 0 up, such as range(5)."
+        )
+    return tuple(int(seed) for seed in given)
+
+
+def as_queries(given: Any, name: str) -> Queries:
+    """Queries, also from a mapping of their arrays."""
+    if isinstance(given, Queries):
+        return given
+    if isinstance(given, Mapping):
+        return Queries.from_arrays(**given)
+    raise InputError(f"{name} is {show(given)}. Give Queries, as Queries.from_arrays makes them.")
+
+
+def as_held_out(given: Any, train: Queries, name: str) -> Queries | float:
+    """Queries to measure on, or the share to split off."""
+    if _is_number(given):
+        if not 0.0 < given < 1.0:
+            raise InputError(f"{name} is {given!r}; give Queries, or a share between 0 and 1.")
+        require_groups(train)
+        return float(given)
+    queries = as_queries(given, name)
+    require_groups(queries)
+    require_preferences(queries)
+    if queries.groups != train.groups and set(queries.groups) <= set(train.groups):
+        return queries.with_groups_of(train)  # for scorers that read groups
+    return queries
+
+
+def without_weightless(queries: Queries) -> Queries:
+    """The queries whose weight is not 0."""
+    weight = queries.weight_of_query
+    return queries if weight.all() else queries.take(np.flatnonzero(weight))
