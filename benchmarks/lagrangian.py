@@ -6,7 +6,7 @@ import torch
 from benchmarks.tools import best_seconds, biased_table, markdown
 from pairity import InterGroup, Queries
 from pairity.baselines._linear import StandardFeatures
-from pairity.baselines.lagrangian import _Proxy
+from pairity.baselines.proxy_lagrangian import _Proxy
 from pairity.pairs import iter_pairs
 from pairity.rankers._products import one_blas_thread
 

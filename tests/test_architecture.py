@@ -31,8 +31,8 @@ LAYERS = [
     {"paths"},
     {"rankers", "fair_ranker", "audits"},
     {"methods", "baselines.permutations", "baselines._linear"},
-    {"demo", "runs", "baselines.item_weights", "baselines.exposure"}
-    | {"baselines.lagrangian", "baselines.regulariser"},
+    {"demo", "runs", "baselines.item_weighting", "baselines.exposure"}
+    | {"baselines.proxy_lagrangian", "baselines.regulariser"},
     {"baselines", "frontiers", "testing"},
     {"tuning"},
 ]

@@ -10,7 +10,7 @@ from scipy.special import expit
 
 from pairity import FairRanker, InputError, InterGroup, Queries, audit
 from pairity.algorithm import Outcome
-from pairity.baselines.item_weights import (
+from pairity.baselines.item_weighting import (
     RATES,
     item_weights,
     largest_gap,

@@ -14,7 +14,7 @@ from pairity import (
     Queries,
     StatisticalParity,
 )
-from pairity.baselines.lagrangian import _Proxy, best_candidate, lagrangian
+from pairity.baselines.proxy_lagrangian import _Proxy, best_candidate, lagrangian
 from pairity.constraints import CATALOGUE, worst_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
@@ -294,7 +294,7 @@ def test_slack_is_raised_until_training_beats_chance(biased, monkeypatch):
     even, uneven = (lagrangian("inter", slack=s, n_steps=300).fit(biased, 0) for s in (0.0, 1.0))
     assert even.slack == 0.0
     bar = 0.5 * (even.error + uneven.error)
-    monkeypatch.setattr("pairity.baselines.lagrangian._NO_BETTER_THAN_CHANCE", bar)
+    monkeypatch.setattr("pairity.baselines.proxy_lagrangian._NO_BETTER_THAN_CHANCE", bar)
     with pytest.warns(TargetNotReachedWarning, match=r"slack of 0 .* raised to 0\.\d"):
         scorer = lagrangian("inter", n_steps=300).fit(biased, 0)
     assert 0 < scorer.slack < 1

@@ -256,8 +256,8 @@ def test_the_spaces_of_the_paper():
 
 def test_spaces_fit_their_methods():
     from pairity.baselines.exposure import exposure_lp
-    from pairity.baselines.item_weights import item_weights
-    from pairity.baselines.lagrangian import lagrangian
+    from pairity.baselines.item_weighting import item_weights
+    from pairity.baselines.proxy_lagrangian import lagrangian
     from pairity.baselines.regulariser import regularised
 
     made = {

@@ -20,7 +20,11 @@ if _TYPE_CHECKING:
     from pairity.exceptions import PairityError as PairityError
     from pairity.exceptions import PairityWarning as PairityWarning
     from pairity.fair_ranker import FairRanker as FairRanker
+    from pairity.frontiers import Frontier as Frontier
+    from pairity.frontiers import sweep as sweep
     from pairity.groups import quantile_groups as quantile_groups
+    from pairity.methods import Method as Method
+    from pairity.methods import as_method as as_method
     from pairity.pair_weights import PairWeights as PairWeights
     from pairity.queries import Queries as Queries
     from pairity.rankers.linear import LinearRanker as LinearRanker
@@ -32,11 +36,13 @@ _HOME = {
     "Constraint": "constraints",
     "DampedStep": "solvers",
     "FairRanker": "fair_ranker",
+    "Frontier": "frontiers",
     "InputError": "exceptions",
     "InterGroup": "constraints",
     "IntraGroup": "constraints",
     "LinearRanker": "rankers.linear",
     "Marginal": "constraints",
+    "Method": "methods",
     "Outcome": "algorithm",
     "PairWeights": "pair_weights",
     "PairityError": "exceptions",
@@ -44,8 +50,10 @@ _HOME = {
     "PlainStep": "solvers",
     "Queries": "queries",
     "StatisticalParity": "constraints",
+    "as_method": "methods",
     "audit": "audits",
     "quantile_groups": "groups",
+    "sweep": "frontiers",
 }
 
 __version__ = "0.1.0"
@@ -54,11 +62,13 @@ __all__ = [
     "Constraint",
     "DampedStep",
     "FairRanker",
+    "Frontier",
     "InputError",
     "InterGroup",
     "IntraGroup",
     "LinearRanker",
     "Marginal",
+    "Method",
     "Outcome",
     "PairWeights",
     "PairityError",
@@ -66,8 +76,10 @@ __all__ = [
     "PlainStep",
     "Queries",
     "StatisticalParity",
+    "as_method",
     "audit",
     "quantile_groups",
+    "sweep",
 ]
 
 

@@ -163,9 +163,15 @@ def _changed(model: Any) -> dict[str, Any]:
     """The parameters that are not at their defaults, but for what only the screen sees."""
     if not hasattr(model, "get_params"):
         return {}
-    known = signature(type(model)).parameters
+    values = model.get_params(deep=False)
+    return changed_from(type(model), {key: values[key] for key in values if key != "progress"})
+
+
+def changed_from(function: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the arguments that are not what they are by default."""
+    known = signature(function).parameters
     return {
         name: value
-        for name, value in model.get_params(deep=False).items()
-        if name in known and name != "progress" and repr(value) != repr(known[name].default)
+        for name, value in values.items()
+        if name in known and repr(value) != repr(known[name].default)
     }

@@ -56,7 +56,7 @@ from pairity.baselines._linear import (
 from pairity.constraints import CATALOGUE, PairwiseConstraint
 from pairity.exceptions import ConstraintError, ConvergenceWarning, InputError
 from pairity.losses import Hinge
-from pairity.methods import Method
+from pairity.methods import Method, changed_from
 from pairity.pairs import (
     cell_counts,
     pairwise_hessian_product,
@@ -141,7 +141,9 @@ def regularised(
     def fit(train: Queries, random_state: int) -> RegularisedScorer:  # noqa: ARG001
         return _fit(train, compared, strength, alpha, int(max_iter))
 
-    return Method("regularised", fit, False, {"constraint": compared, "strength": strength})
+    others = changed_from(regularised, {"alpha": alpha, "max_iter": max_iter})
+    shown = {"constraint": compared, "strength": strength} | others
+    return Method("regularised", fit, False, shown)
 
 
 @dataclass(frozen=True, eq=False)

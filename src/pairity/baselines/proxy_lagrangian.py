@@ -44,7 +44,7 @@ from pairity.baselines._linear import (
 from pairity.constraints import CATALOGUE, Contrasts, PairwiseConstraint
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.losses import Hinge
-from pairity.methods import Method
+from pairity.methods import Method, changed_from
 from pairity.pairs import cell_counts, cell_sums, mean_over_queries
 from pairity.queries import Queries
 from pairity.rankers._products import one_blas_thread
@@ -98,9 +98,9 @@ def lagrangian(
     Notes
     -----
     *Players.* The model starts at zero and takes Adam's steps down the gradient described in
-    `pairity.baselines.lagrangian`. The multipliers, two for each pair of compared entries, start
-    at zero and take projected steps up: λ ← max(0, λ ± η (Δ_a − Δ_b) − η ε), with the Δ of the
-    constraint itself. Nothing is drawn at random, so the seed makes no difference.
+    `pairity.baselines.proxy_lagrangian`. The multipliers, two for each pair of compared entries,
+    start at zero and take projected steps up: λ ← max(0, λ ± η (Δ_a − Δ_b) − η ε), with the Δ of
+    the constraint itself. Nothing is drawn at random, so the seed makes no difference.
 
     *Best iterate.* Neither player need settle, so every iterate is a candidate. Candidates are
     ranked by how far their worst violation exceeds the slack (all that meet it are first), and the
@@ -130,7 +130,7 @@ def lagrangian(
 
     Examples
     --------
-    >>> from pairity.baselines.lagrangian import lagrangian
+    >>> from pairity.baselines.proxy_lagrangian import lagrangian
     >>> from pairity.datasets import make_biased_ranking
     >>> queries = make_biased_ranking(n_queries=40, random_state=0).queries()
     >>> method = lagrangian("inter", slack=0.05, n_steps=500)
@@ -150,7 +150,12 @@ def lagrangian(
     def fit(train: Queries, random_state: int) -> LagrangianScorer:  # noqa: ARG001
         return _fit(train, settings)
 
-    return Method("Lagrangian", fit, False, {"constraint": compared, "slack": slack})
+    others = {
+        "n_steps": n_steps, "learning_rate": learning_rate, "multiplier_rate": multiplier_rate,
+        "rank_objective": rank_objective, "raise_slack": raise_slack,
+    }  # fmt: skip
+    shown = {"constraint": compared, "slack": slack} | changed_from(lagrangian, others)
+    return Method("Lagrangian", fit, False, shown)
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from pairity.algorithm import Outcome
 from pairity.columns import Features, as_features, show
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.groups import JOIN
-from pairity.methods import Method, Scorer
+from pairity.methods import Method, Scorer, changed_from
 from pairity.queries import Queries, require_groups
 from pairity.rankers._products import one_blas_thread, times
 
@@ -153,7 +153,7 @@ def item_weights(
 
     Examples
     --------
-    >>> from pairity.baselines.item_weights import item_weights
+    >>> from pairity.baselines.item_weighting import item_weights
     >>> from pairity.datasets import make_biased_ranking
     >>> train = make_biased_ranking(50, 40, random_state=0).queries()
     >>> method = item_weights("equal opportunity", tolerance=0.02)
@@ -184,8 +184,12 @@ def item_weights(
             alpha=alpha,
         )  # fmt: skip
 
+    others = {
+        "eta": eta, "n_rounds": n_rounds, "membership": membership, "threshold": threshold,
+        "alpha": alpha,
+    }  # fmt: skip
     settings = {"constraint": constraint, "tolerance": tolerance}
-    return Method("item weights", fit, False, settings)
+    return Method("item weights", fit, False, settings | changed_from(item_weights, others))
 
 
 def reweight_items(
@@ -298,7 +302,7 @@ def weigh_items(y: ArrayLike, membership: ArrayLike, lambda_: ArrayLike) -> Arra
     Examples
     --------
     >>> import numpy as np
-    >>> from pairity.baselines.item_weights import weigh_items
+    >>> from pairity.baselines.item_weighting import weigh_items
     >>> weigh_items([1, 0, 1, 0], [[1, 0], [1, 0], [0, 1], [0, 1]], [[np.log(3), 0]])
     array([0.75, 0.25, 0.5 , 0.5 ])
     """
