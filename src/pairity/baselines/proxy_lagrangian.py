@@ -135,7 +135,7 @@ def lagrangian(
     >>> queries = make_biased_ranking(n_queries=40, random_state=0).queries()
     >>> method = lagrangian("inter", slack=0.05, n_steps=500)
     >>> method
-    Lagrangian(constraint=InterGroup(), slack=0.05)
+    Lagrangian(constraint=InterGroup(), slack=0.05, n_steps=500)
     >>> scorer = method.fit(queries, 0)
     >>> scorer.violation <= 0.05
     True
