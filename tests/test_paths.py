@@ -5,7 +5,6 @@ import sys
 import matplotlib as mpl
 import numpy as np
 import pytest
-from lightgbm import LGBMRanker
 from sklearn.base import BaseEstimator
 
 from pairity import FairRanker, InputError, LinearRanker, Queries
@@ -189,6 +188,7 @@ def test_what_one_tolerance_finds_serves_the_others():
 
 
 def test_boosters_use_their_binned_data_again(monkeypatch):
+    LGBMRanker = pytest.importorskip("lightgbm", reason="lightgbm is not installed").LGBMRanker
     model = FairRanker(
         LGBMRanker(n_estimators=10, num_leaves=7, verbose=-1, n_jobs=1), schedule="retrain",
         tolerance=0.03,
@@ -215,6 +215,7 @@ def test_boosters_use_their_binned_data_again(monkeypatch):
 
 
 def test_an_interleaved_model_finds_tolerances_with_weights_that_stand_still():
+    LGBMRanker = pytest.importorskip("lightgbm", reason="lightgbm is not installed").LGBMRanker
     model = FairRanker(
         LGBMRanker(n_estimators=10, num_leaves=7, verbose=-1, n_jobs=1), schedule="interleaved",
         constraint="statistical", tolerance=0.05,
