@@ -13,6 +13,7 @@ import random
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Self
@@ -269,24 +270,34 @@ def _property(name: str) -> Callable[[Callable[[_Subject], None]], Callable[...,
     def enter(function: Callable[[_Subject], None]) -> Callable[..., None]:
         def check(ranker: Any, *, rtol: float = RTOL, plain: Plain | None = None) -> None:
             subject = _Subject(name, as_ranker(ranker), rtol, plain)
-            try:
+            with _named_failures(type(subject.ranker).__name__, name):
                 function(subject)
-            except ContractError:
-                raise
-            except Exception as error:
-                told = str(error).partition("\n")[0]
-                raise ContractError(
-                    f"{type(subject.ranker).__name__} fails {name!r}: it raised "
-                    f"{type(error).__name__}: {told}",
-                    (name,),
-                ) from error
 
-        check.__name__ = check.__qualname__ = function.__name__
-        check.__doc__ = function.__doc__
-        RANKER_CHECKS[name] = check
+        RANKER_CHECKS[name] = _titled(check, function)
         return check
 
     return enter
+
+
+@contextmanager
+def _named_failures(whose: str, name: str) -> Iterator[None]:
+    """Say of any other exception which property it stood in the way of."""
+    try:
+        yield
+    except ContractError:
+        raise
+    except Exception as error:
+        told = str(error).partition("\n")[0]
+        raise ContractError(
+            f"{whose} fails {name!r}: it raised {type(error).__name__}: {told}", (name,)
+        ) from error
+
+
+def _titled(check: Callable[..., None], function: Callable[..., None]) -> Callable[..., None]:
+    """The check under the name and with the words of the function it runs."""
+    check.__name__ = check.__qualname__ = function.__name__
+    check.__doc__ = function.__doc__
+    return check
 
 
 # --- data ---------------------------------------------------------------------------------------
@@ -907,23 +918,11 @@ def _method_property(
     def enter(function: Callable[[_MethodSubject], None]) -> Callable[..., None]:
         def check(method: Any, *, rtol: float = RTOL) -> None:
             subject = _MethodSubject(name, as_method(method), rtol)
-            try:
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", PairityWarning)
-                    function(subject)
-            except ContractError:
-                raise
-            except Exception as error:
-                told = str(error).partition("\n")[0]
-                raise ContractError(
-                    f"{subject.method.name} fails {name!r}: it raised "
-                    f"{type(error).__name__}: {told}",
-                    (name,),
-                ) from error
+            with _named_failures(subject.method.name, name), warnings.catch_warnings():
+                warnings.simplefilter("ignore", PairityWarning)
+                function(subject)
 
-        check.__name__ = check.__qualname__ = function.__name__
-        check.__doc__ = function.__doc__
-        METHOD_CHECKS[name] = check
+        METHOD_CHECKS[name] = _titled(check, function)
         return check
 
     return enter
