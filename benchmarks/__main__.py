@@ -1,5 +1,7 @@
 """Run benchmarks and write what they print to benchmarks/RESULTS.md, section by section.
 
+The sections that the README shows are renewed there too.
+
 make benchmark                 everything (half an hour, on an otherwise idle machine)
 python -m benchmarks kernel    one of them; its section is replaced
 """
@@ -64,6 +66,22 @@ def main() -> None:
     titles = [f"## {module.TITLE}" for module in ALL.values()]
     sections = [f"{title}\n\n{parts[title]}" for title in titles if title in parts]
     page.write_text("\n".join([head, *sections]))
+    _renew_readme(parts)
+
+
+def _renew_readme(parts: dict[str, str]) -> None:
+    """A section stands in the README under its title in bold, up to the next title."""
+    page = Path(__file__).parents[1] / "README.md"
+    text = page.read_text()
+    for title, body in parts.items():
+        bold = re.escape(f"**{title.removeprefix('## ')}**")
+        text = re.sub(
+            rf"^({bold}\n\n).*?(?=^\*\*|^## )",
+            lambda found, body=body: f"{found[1]}{body}\n",
+            text,
+            flags=re.M | re.S,
+        )
+    page.write_text(text)
 
 
 if __name__ == "__main__":

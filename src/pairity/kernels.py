@@ -72,18 +72,6 @@ def _exponentials(n, middle, a, bits, scale):
 
 
 @_inlined
-def _find_runs(n, start, code, runs):
-    """Where label or group change along the sorted items; returns how many runs there are."""
-    n_runs = 0
-    for j in range(n):
-        if j == 0 or code[j] != code[j - 1] or start[j] != start[j - 1]:
-            runs[n_runs] = j
-            n_runs += 1
-    runs[n_runs] = n
-    return n_runs
-
-
-@_inlined
 def _group_end(head, n, code, by_group):
     """The end of the group that begins at `head` in the listing by group."""
     k = code[by_group[head]]
@@ -184,25 +172,6 @@ def _row_1(lo, hi, a, w, miss, curve, a0, u0):
 
 
 @_inlined
-def _begin_run(lo, hi, c, weight, w, miss, curve):
-    for j in range(np.uintp(lo), np.uintp(hi)):
-        w[j] = c * weight[j]
-        miss[j] = 0.0
-        curve[j] = 0.0
-
-
-@_inlined
-def _finish_run(lo, hi, c, weight, miss, curve, gradient, hessian):
-    total = 0.0
-    for j in range(np.uintp(lo), np.uintp(hi)):
-        m = weight[j] * miss[j]
-        total += m
-        gradient[j] += c * m
-        hessian[j] += c * (weight[j] * curve[j])
-    return total
-
-
-@_inlined
 def _begin_items(lo, hi, k, table, code, weight, w, miss, curve):
     for j in range(np.uintp(lo), np.uintp(hi)):
         w[j] = table[k, code[j]] * weight[j]
@@ -285,12 +254,10 @@ def _walk_rows(
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _logistic_direct(
-    n, a, start, code, by_group, weight, uniform, narrow, table, runs, lanes, w, miss, curve,
+    n, a, start, code, by_group, weight, uniform, narrow, table, lanes, w, miss, curve,
     gradient, hessian, cells,
 ):  # fmt: skip
     """One query whose scores lie within `WIDEST`; `a` holds their exponentials."""
-    n_runs = _find_runs(n, start, code, runs)
-    long_runs = n >= LANES * n_runs
     head = 0
     while head < n:
         k = code[by_group[head]]
@@ -298,29 +265,15 @@ def _logistic_direct(
         last = _preferring(head, end, n, start, by_group)
         if last > head:
             lowest = start[by_group[head]]
-            if long_runs:
-                r = n_runs
-                while r > 0 and runs[r - 1] >= lowest:
-                    r -= 1
-                    c = table[k, code[runs[r]]]
-                    _begin_run(runs[r], runs[r + 1], c, weight, w, miss, curve)
-            else:
-                _begin_items(lowest, n, k, table, code, weight, w, miss, curve)
+            _begin_items(lowest, n, k, table, code, weight, w, miss, curve)
             for j in range(n, n + LANES):
                 w[j] = 0.0
             _walk_rows(
                 head, last, by_group, n, start, a, weight, uniform, narrow, w, miss, curve,
                 gradient, hessian,
             )  # fmt: skip
-            if long_runs:
-                for r in range(r, n_runs):  # noqa: B020 - goes on where the fill ended
-                    j = code[runs[r]]
-                    cells[k, j] += _finish_run(
-                        runs[r], runs[r + 1], table[k, j], weight, miss, curve, gradient, hessian
-                    )
-            else:
-                _finish_items(lowest, n, w, miss, curve, gradient, hessian)
-                _add_by_code(lowest, n, k, code, weight, miss, lanes, cells)
+            _finish_items(lowest, n, w, miss, curve, gradient, hessian)
+            _add_by_code(lowest, n, k, code, weight, miss, lanes, cells)
         head = end
 
 
@@ -445,7 +398,6 @@ def logistic(
     curve = np.empty(size)
     g = np.empty(size)
     h = np.empty(size)
-    runs = np.empty(size, dtype=np.int64)
     lanes = np.empty((4, table.shape[0]))
     bits = np.empty(size, dtype=np.int64)
     scale = bits.view(np.float64)
@@ -475,8 +427,8 @@ def logistic(
                     a[i] = 1.0
                 _logistic_direct(
                     n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], uniform,
-                    uniform and widest <= _NARROW, table, runs,
-                    lanes, w, miss, curve, g, h, cells[q],
+                    uniform and widest <= _NARROW, table, lanes, w, miss, curve, g, h,
+                    cells[q],
                 )  # fmt: skip
                 if with_loss and uniform:
                     losses[q] = _loss_products(
