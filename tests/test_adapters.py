@@ -4,8 +4,10 @@ import subprocess
 import sys
 
 import pytest
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
 
 from pairity import InputError, LinearRanker
 from pairity.rankers.adapters import as_ranker
@@ -57,6 +59,23 @@ def test_rankers_and_regressors():
 def test_what_is_no_ranker(wrong, message):
     with pytest.raises(InputError, match=message):
         as_ranker(wrong)
+
+
+@pytest.mark.parametrize(
+    "search", [GridSearchCV(Ridge(), {}), RidgeCV(), make_pipeline(RidgeCV(cv=5))], ids=repr
+)
+def test_what_would_cut_queries_is_refused(search):
+    with pytest.raises(InputError, match=r"loses its pairs.*GroupKFold\(\).*pairity.tuning.tune"):
+        as_ranker(search)
+
+
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "catboost"])
+def test_the_cross_validation_of_engines_is_refused(library):
+    engine = pytest.importorskip(library, reason=f"{library} is not installed")
+    searches = [engine.cv, *([engine.CVBooster()] if hasattr(engine, "CVBooster") else [])]
+    for search in searches:
+        with pytest.raises(InputError, match=r"(cv|CVBooster) splits the rows .* loses its pairs"):
+            as_ranker(search)
 
 
 def test_no_engine_is_imported_before_its_model():

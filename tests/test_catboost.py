@@ -205,6 +205,38 @@ def test_the_pairs_are_built_once(data, monkeypatch):
     assert len(built) == 3
 
 
+BINNINGS = [
+    {"border_count": 7},
+    {"max_bin": 9, "nan_mode": "Max"},
+    {"feature_border_type": "Uniform"},
+    {"ignored_features": [0]},
+    {"per_float_feature_quantization": ["1:border_count=3"]},
+    {"loss_function": "PairLogitPairwise", "border_count": 6},
+    {"loss_function": "PairLogitPairwise", "max_bin": 6},
+]
+
+
+@pytest.mark.parametrize("params", BINNINGS, ids=str)
+def test_features_are_binned_once_and_as_the_model_says(data, monkeypatch, params):
+    X = np.where(np.random.default_rng(0).random(data.X.shape) < 0.1, np.nan, data.X)
+    queries = Queries.from_arrays(
+        X, data.y, qid=data.qid, sensitive_features=data.sensitive_features, raw=True
+    )
+    binned = []
+    monkeypatch.setattr(
+        cb.Pool,
+        "quantize",
+        lambda *args, _own=cb.Pool.quantize, **kw: binned.append(_own(*args, **kw)),
+    )
+    pairs = np.concatenate([np.column_stack(block) for block in iter_pairs(queries)])
+    want = direct(queries, pairs, np.ones(len(pairs)), **params)
+    assert not binned
+    for _ in range(2):
+        got = ranker(**params).fit_pairs(queries, np.ones((2, 2))).predict(X)
+        assert np.array_equal(got, want)
+    assert len(binned) == 1
+
+
 # --- the caller's model -------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@ one of its models is handed in.
 from __future__ import annotations
 
 from importlib import import_module
+from inspect import isfunction
 from typing import Any
 
 from sklearn.base import BaseEstimator, is_regressor
@@ -47,9 +48,10 @@ def as_ranker(model: Any) -> Ranker:
         raise InputError(
             f"ranker is the class {model.__name__}. Pass an instance: {model.__name__}()."
         )
-    if hasattr(model, "fit_pairs") and hasattr(model, "predict"):
+    if hasattr(type(model), "fit_pairs") and hasattr(type(model), "predict"):
         ranker: Ranker = model
         return ranker
+    _refuse_cross_validation(model)
     families = [(base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__]
     for family in families:
         if family in _ADAPTERS:
@@ -78,3 +80,18 @@ def as_ranker(model: Any) -> Ranker:
         "previous=None) and predict(X). Use LinearRanker(), an engine's ranking model or a "
         "regressor, or see pairity.rankers.base.Ranker."
     )
+
+
+def _refuse_cross_validation(model: Any) -> None:
+    """Refuse what would split the training rows into folds by itself, and cut queries doing so."""
+    kind = model if isfunction(model) else type(model)
+    name = kind.__name__
+    by_engine = kind.__module__.partition(".")[0] in _REFUSED and name in ("cv", "CVBooster")
+    params = model.get_params(deep=True) if isinstance(model, BaseEstimator) else {}
+    if by_engine or any(param.rpartition("__")[2] == "cv" for param in params):
+        raise InputError(
+            f"{name} splits the rows into folds without regard to queries, and a query that is cut "
+            "loses its pairs. Put the search around the fair ranker instead: "
+            "GridSearchCV(FairRanker(...), ..., cv=GroupKFold()) with groups=qid, or "
+            "pairity.tuning.tune, which splits by query."
+        )
