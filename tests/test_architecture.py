@@ -27,8 +27,11 @@ LAYERS = [
     {"rankers._boosting"},
     {"solvers", "rankers.linear", "rankers.catboost", "figures", "exports"},
     {"rankers.lightgbm", "rankers.xgboost", "rankers.torch", "rankers.newton", "schedules"},
-    {"rankers.adapters", "algorithm", "datasets", "figure_tables", "frontier_plots"},
-    {"paths"},
+    {"rankers.adapters", "algorithm", "figure_tables", "frontier_plots"},
+    {"datasets.letor_kernels", "datasets.synthetic", "datasets.files", "datasets.ranking_data"},
+    {"datasets.letor"},
+    {"datasets.trec_w3c", "datasets.engineering_students", "datasets.mslr"},
+    {"paths", "datasets"},
     {"rankers", "fair_ranker", "audits"},
     {"methods", "baselines.permutations", "baselines._linear"},
     {"demo", "runs", "baselines.item_weighting", "baselines.exposure"}

@@ -1,0 +1,326 @@
+"""Compiled reading of LETOR lines: bytes in, labels, query ids and entries out.
+
+Decimals become the nearest double, exactly. Short ones take one exact operation (a whole number
+up to 2^53, times or over a power of ten up to 10^22). The others are multiplied by the leading 128
+bits of a power of five, in whole numbers; the product bounds the value from below and above, and
+where both bounds round alike that is the answer. What is left (ties, the very small and large) is
+handed back as text, to be read by Python's float.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+LEAST, MOST = -342, 308  # powers of ten
+MOST_DIGITS = 19  # that surely fit 64 bits
+LARGEST_ID = 2**63 - 1
+LARGEST_INDEX = 2**31 - 1
+
+(
+    FINE, BAD_LABEL, BAD_QID, LARGE_QID, NO_QID, SOME_QID, BAD_ENTRY, LARGE_INDEX, LOW_INDEX,
+    REPEATED_INDEX, FALLING_INDEX, BAD_VALUE, INCOMPLETE,
+) = range(13)  # fmt: skip
+
+STATUS, WHERE, ROWS, ENTRIES, HARD, HAS_QID, FIRST_ROW, LOWEST, HIGHEST = range(9)
+STATE_SIZE = 9
+
+
+def _fives():
+    """Of every power of five its leading 128 bits, in two halves, and the power of two after."""
+    upper, lower, shift = [], [], []
+    for q in range(LEAST, MOST + 1):
+        power = 5 ** abs(q)
+        bits = power.bit_length()
+        if q >= 0:
+            after = bits - 128
+            leading = power >> after if after > 0 else power << -after
+        else:
+            after = -(127 + bits)
+            leading = (1 << -after) // power
+        upper.append(leading >> 64)
+        lower.append(leading & (2**64 - 1))
+        shift.append(after)
+    return np.array(upper, np.uint64), np.array(lower, np.uint64), np.array(shift, np.int64)
+
+
+_UPPER, _LOWER, _SHIFT = _fives()
+_TENS = np.array([float(10**k) for k in range(23)])  # all exact
+_TWOS = np.ldexp(1.0, np.arange(-1022, 971))  # none subnormal, and 2^53 times the last is finite
+
+_ONE, _TEN, _HALF_WORD = np.uint64(1), np.uint64(10), np.uint64(32)
+_LOW_WORD = np.uint64(2**32 - 1)
+_NOTHING, _ALL_BUT_ONE = np.uint64(0), np.uint64(2**64 - 2)
+_EXACT = np.uint64(2**53)
+
+
+@njit(cache=True, nogil=True)
+def _product(a, b):
+    """The 128 bits of a · b, in two halves."""
+    a1, a0 = a >> _HALF_WORD, a & _LOW_WORD
+    b1, b0 = b >> _HALF_WORD, b & _LOW_WORD
+    low, left, right = a0 * b0, a1 * b0, a0 * b1
+    middle = (low >> _HALF_WORD) + (left & _LOW_WORD) + (right & _LOW_WORD)
+    upper = a1 * b1 + (left >> _HALF_WORD) + (right >> _HALF_WORD) + (middle >> _HALF_WORD)
+    return upper, (middle << _HALF_WORD) | (low & _LOW_WORD)
+
+
+@njit(cache=True, nogil=True)
+def _leading_zeros(word):
+    count = 0
+    for step in (32, 16, 8, 4, 2, 1):
+        if word >> np.uint64(64 - step) == _NOTHING:
+            word = word << np.uint64(step)
+            count += step
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _nearest(digits, q, cut):
+    """The double nearest to digits · 10^q, and whether that is sure.
+
+    `cut` says that further digits follow, so that the number lies below (digits + 1) · 10^q.
+    """
+    if q < LEAST or q > MOST:
+        return 0.0, False
+    zeros = _leading_zeros(digits)
+    word = digits << np.uint64(zeros)
+    upper, middle = _product(word, _UPPER[q - LEAST])
+    carried, _ = _product(word, _LOWER[q - LEAST])
+    middle += carried
+    if middle < carried:
+        upper += _ONE
+    # in units of the last bit of `middle`, the number is at least upper:middle, and less than
+    # that plus 2 (plus 2^(64 + zeros) where digits are cut)
+    drop = 11 if upper >> np.uint64(63) != _NOTHING else 10
+    half = _ONE << np.uint64(drop - 1)
+    rest = upper & ((half << _ONE) - _ONE)
+    mantissa = upper >> np.uint64(drop)
+    if rest > half or (rest == half and middle > _NOTHING):
+        mantissa += _ONE
+    elif cut:
+        if rest + np.uint64(2) + (_ONE << np.uint64(zeros)) > half:
+            return 0.0, False
+    elif rest == half or (rest == half - _ONE and middle > _ALL_BUT_ONE):
+        return 0.0, False
+    exponent = drop + 128 + _SHIFT[q - LEAST] + q - zeros
+    if exponent < -1022 or exponent > 970:
+        return 0.0, False
+    return float(np.int64(mantissa)) * _TWOS[exponent + 1022], True
+
+
+@njit(cache=True, nogil=True)
+def _long_digits(text, begin, end):
+    """The first 19 digits of a long mantissa, the power of ten behind them, and if any is cut."""
+    digits, kept, power, point, cut = _NOTHING, 0, 0, False, False
+    for at in range(begin, end):
+        if text[at] == 46:
+            point = True
+            continue
+        digit = np.int64(text[at]) - 48
+        if kept < MOST_DIGITS:
+            digits = digits * _TEN + np.uint64(digit)
+            if digits != _NOTHING:
+                kept += 1
+            if point:
+                power -= 1
+        else:
+            if digit != 0:
+                cut = True
+            if not point:
+                power += 1
+    return digits, power, cut
+
+
+@njit(cache=True, nogil=True)
+def _number(text, at):
+    """A decimal from `at` on: where it ends (-1: it is none), its value, and if that is sure."""
+    negative = text[at] == 45
+    if negative or text[at] == 43:
+        at += 1
+    begin = at
+    digits = _NOTHING
+    digit = np.int64(text[at]) - 48
+    while 0 <= digit <= 9:
+        digits = digits * _TEN + np.uint64(digit)
+        at += 1
+        digit = np.int64(text[at]) - 48
+    length, q = at - begin, 0
+    if text[at] == 46:
+        at += 1
+        point = at
+        digit = np.int64(text[at]) - 48
+        while 0 <= digit <= 9:
+            digits = digits * _TEN + np.uint64(digit)
+            at += 1
+            digit = np.int64(text[at]) - 48
+        q = point - at
+        length -= q
+    if length == 0:
+        return -1, 0.0, False
+    cut = False
+    if length > MOST_DIGITS:
+        digits, q, cut = _long_digits(text, begin, at)
+    if text[at] == 101 or text[at] == 69:
+        at += 1
+        falling = text[at] == 45
+        if falling or text[at] == 43:
+            at += 1
+        digit = np.int64(text[at]) - 48
+        if not 0 <= digit <= 9:
+            return -1, 0.0, False
+        power = 0
+        while 0 <= digit <= 9:
+            if power < 100_000_000:
+                power = 10 * power + digit
+            at += 1
+            digit = np.int64(text[at]) - 48
+        q += -power if falling else power
+    sure = True
+    if digits == _NOTHING:
+        value = 0.0
+    elif digits <= _EXACT and -22 <= q <= 22 and not cut:
+        value = float(np.int64(digits))
+        if q < 0:
+            value /= _TENS[-q]
+        elif q > 0:
+            value *= _TENS[q]
+    else:
+        value, sure = _nearest(digits, q, cut)
+    return at, (-value if negative else value), sure
+
+
+@njit(cache=True, nogil=True)
+def _whole(text, at, largest):
+    """Digits from `at` on: where they end, and their value, -1 where it is above `largest`."""
+    value = 0
+    digit = np.int64(text[at]) - 48
+    while 0 <= digit <= 9:
+        if value >= 0:
+            value = -1 if value > (largest - digit) // 10 else 10 * value + digit
+        at += 1
+        digit = np.int64(text[at]) - 48
+    return at, value
+
+
+@njit(cache=True, nogil=True)
+def _is_blank(byte):
+    return byte == 32 or byte == 9 or byte == 13
+
+
+@njit(cache=True, nogil=True)
+def _ends(byte):
+    """Whether a byte may follow a word: a blank, the end of the line, a comment."""
+    return byte == 32 or byte == 10 or byte == 9 or byte == 13 or byte == 35
+
+
+@njit(cache=True, nogil=True)
+def parse_lines(
+    text, lowest_index, highest_index, complete, labels, qids, ends, indices, values,
+    hard_entry, hard_begin, hard_end, state,
+):  # fmt: skip
+    """Read whole lines; the last byte of `text` is a line feed.
+
+    Stops at the first line that is not right: ``state[STATUS]`` says why, ``state[WHERE]`` at
+    which byte. Numbers that are not sure are listed in the `hard` arrays by their entry (a label
+    as -1 - row) and the bytes they stand in.
+    """
+    size, at = len(text), 0
+    rows, entries, hard, has_qid = 0, 0, 0, -1
+    first_row, lowest, highest = -1, LARGEST_INDEX, -1
+    status = FINE
+    while at < size:
+        while _is_blank(text[at]):
+            at += 1
+        if text[at] != 10 and text[at] != 35:
+            begin = at
+            end, value, sure = _number(text, at)
+            if end < 0 or not _ends(text[end]):
+                status = BAD_LABEL
+                break
+            labels[rows] = value
+            if not sure:
+                hard_entry[hard], hard_begin[hard], hard_end[hard] = -1 - rows, at, end
+                hard += 1
+            at = end
+            while _is_blank(text[at]):
+                at += 1
+            found = 0
+            if text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100:
+                start = at
+                if text[at + 3] != 58 or not 48 <= text[at + 4] <= 57:
+                    status = BAD_QID
+                    break
+                at, qid = _whole(text, at + 4, LARGEST_ID)
+                if not _ends(text[at]):
+                    status, at = BAD_QID, start
+                    break
+                if qid < 0:
+                    status, at = LARGE_QID, start
+                    break
+                qids[rows] = qid
+                found = 1
+            if has_qid < 0:
+                has_qid, first_row = found, begin
+            elif has_qid != found:
+                status, at = SOME_QID if found else NO_QID, begin
+                break
+            before = entries
+            last = lowest_index - 1
+            while True:
+                while _is_blank(text[at]):
+                    at += 1
+                if text[at] == 10 or text[at] == 35:
+                    break
+                start = at
+                at, index = _whole(text, at, LARGEST_INDEX)
+                if at == start or text[at] != 58:
+                    status, at = BAD_ENTRY, start
+                    break
+                if index < 0 or index > highest_index:
+                    status, at = LARGE_INDEX, start
+                    break
+                if index <= last:
+                    if index < lowest_index:
+                        status = LOW_INDEX
+                    else:
+                        status = REPEATED_INDEX if index == last else FALLING_INDEX
+                    at = start
+                    break
+                end, value, sure = _number(text, at + 1)
+                if end < 0 or not _ends(text[end]):
+                    status, at = BAD_VALUE, start
+                    break
+                indices[entries], values[entries] = index, value
+                if not sure:
+                    hard_entry[hard], hard_begin[hard], hard_end[hard] = entries, at + 1, end
+                    hard += 1
+                if entries == before and index < lowest:
+                    lowest = index
+                entries += 1
+                last, at = index, end
+            if status != FINE:
+                break
+            if last > highest:
+                highest = last
+            if complete and entries - before != highest_index - lowest_index + 1:
+                status, at = INCOMPLETE, begin
+                break
+            ends[rows] = entries
+            rows += 1
+        while text[at] != 10:  # what is left is a comment
+            at += 1
+        at += 1
+    state[STATUS], state[WHERE], state[ROWS], state[ENTRIES] = status, at, rows, entries
+    state[HARD], state[HAS_QID], state[FIRST_ROW] = hard, has_qid, first_row
+    state[LOWEST], state[HIGHEST] = lowest, highest
+
+
+@njit(cache=True, nogil=True)
+def scatter(ends, indices, values, base, matrix):
+    """Write entries into a dense matrix of zeros."""
+    entry = 0
+    for row in range(len(ends)):
+        while entry < ends[row]:
+            matrix[row, indices[entry] - base] = values[entry]
+            entry += 1
