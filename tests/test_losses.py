@@ -1,5 +1,7 @@
 """Losses: golden numbers, slow obvious versions, linearity in the table, threads, LightGBM."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -8,8 +10,8 @@ from scipy.optimize import approx_fprime
 from scipy.special import expit
 
 import reference
-from pairity import InputError, Queries, loss_kernels
-from pairity.losses import LOSSES, Hinge, LambdaRank, Logistic, Sampled, as_loss
+from pairity import InputError, Queries, hinge_kernels
+from pairity.losses import LOSSES, Hinge, LambdaRank, Logistic, Sampled, as_loss, two_hinges
 
 EVERY = [
     Logistic(),
@@ -127,16 +129,33 @@ def test_hinge_equals_the_slow_version(data, margin, swept):
     gradient, hessian, value = slow_hinge(loss, scores.astype(float), queries, table)
     with pytest.MonkeyPatch.context() as patch:
         if swept:
-            patch.setattr(loss_kernels, "SHORT", 0)
+            patch.setattr(hinge_kernels, "SHORT", 0)
         ours = loss.derivatives(scores, queries, table)
         ours_value = loss.value(scores, queries, table)
     size = reference.pair_weight(queries, *reference.pairs_of(queries)).sum() * 3
     close(ours[0], gradient, scale=size)
     close(ours[1], hessian, scale=size / margin)
-    largest = 1.0 + np.abs(scores).max()  # the sweep's loss is a difference of sums
-    np.testing.assert_allclose(
-        ours_value, value, rtol=1e-10, atol=1e-12 * size * (largest if swept else 1 + abs(value))
-    )
+    largest = 1.0 + np.abs(scores).max()  # the loss is a difference of sums
+    np.testing.assert_allclose(ours_value, value, rtol=1e-10, atol=1e-12 * size * largest)
+
+
+@given(data, st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_the_other_side_of_the_hinge_is_that_of_the_negated_scores(data, swept):
+    """Labels turned around make the same pairs with the sides exchanged."""
+    (queries, scores), seed = data
+    table, other = np.abs(signed_table(queries, seed)), np.abs(signed_table(queries, seed + 1))
+    other = queries.pad(other, fill=0.0)
+    with pytest.MonkeyPatch.context() as patch:
+        if swept:
+            patch.setattr(hinge_kernels, "SHORT", 0)
+        both = two_hinges(scores, queries, table, other, margin=0.5)
+        plain = two_hinges(scores, queries, table, margin=0.5)
+        turned = two_hinges(scores, replace(queries, y=-queries.y), other.T, margin=0.5)
+    size = reference.pair_weight(queries, *reference.pairs_of(queries)).sum() * 6
+    for ours, first, second in zip(both, plain, turned, strict=True):
+        atol = 1e-12 * size * (1.0 + np.abs(scores).max())
+        np.testing.assert_allclose(ours, first + second, rtol=1e-10, atol=atol)
 
 
 @given(data, st.sampled_from([loss for loss in EVERY if isinstance(loss, LambdaRank)]))
@@ -163,7 +182,7 @@ def test_lambdarank_on_longer_lists(loss, n_items, n_labels):
             close(ours, slow)
 
 
-@pytest.mark.parametrize("n_items", [loss_kernels.SHORT, loss_kernels.SHORT + 1])
+@pytest.mark.parametrize("n_items", [hinge_kernels.SHORT, hinge_kernels.SHORT + 1])
 def test_hinge_on_both_sides_of_the_sweep(n_items):
     queries, scores, table = lists(1, n_items, 3, 4, seed=2)
     gradient, hessian, value = slow_hinge(Hinge(), scores, queries, table)

@@ -1,4 +1,4 @@
-"""Compiled loops for the losses beyond the logistic one: hinge, sampled pairs, LambdaRank.
+"""Compiled loops for the losses on sampled pairs and by rank: BPR, LambdaRank.
 
 As in `pairity.kernels`, the public functions walk the queries ``first`` to ``last`` of a layout,
 release the GIL, write gradient and Hessian of those queries in the caller's row order, and store
@@ -7,10 +7,6 @@ instructions, and one more: it vectorises a loop only if few arrays have to be t
 LambdaRank's row is three short loops, each over five arrays at most. It also checks, when the loop
 runs, that arrays lie a few vectors apart, and else adds up in another order: arrays have at least
 `_APART` entries, so that the last digit never depends on where in memory they are.
-
-**Hinge.** The gradient counts pairs that are not a margin apart. Short lists compare all pairs;
-longer ones are sorted and swept, with a Fenwick tree over the labels that counts, per group, the
-items within reach.
 
 **Sampled pairs.** A hash of (seed, iteration, row, draw) picks the items a preferred one is
 compared with, so that neither threads nor blocks change the draws.
@@ -26,10 +22,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.counting import _add_lower, _insert
 from pairity.kernels import LANES, WIDEST, _exponentials, _group_end, _preferring
 
-SHORT = 1024  # items; the hinge compares all pairs of such lists
 _FEW = 200  # items; ranks of such lists are found by counting
 _RUN = 12  # items; sorted by insertion before runs are merged
 _APART = 128  # entries of an array, at least
@@ -96,132 +90,6 @@ def _count_above(n, s, place, rank):
             first = place[j] < p
             above += 1.0 if (y > x) | ((y == x) & first) else 0.0
         rank[i] = np.int64(above)
-
-
-# --- hinge -------------------------------------------------------------------------------------
-
-
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
-def _hinge_row(lo, hi, s, w, other, s0, u0, margin):
-    total = 0.0
-    for j in range(np.uintp(lo), np.uintp(hi)):
-        amount = w[j] if s0 - s[j] < margin else 0.0
-        total += amount
-        other[j] += u0 * amount
-    return total
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _hinge_loss_row(lo, hi, s, w, s0, margin):
-    total = 0.0
-    for j in range(lo, hi):
-        d = s0 - s[j]
-        if d < margin:
-            total += w[j] * (margin - d)
-    return total
-
-
-@njit(cache=True, nogil=True)
-def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, with_loss, w, above, below):
-    """One list, all pairs compared; `above` and `below` gather an item's pairs by its side."""
-    loss = 0.0
-    head = 0
-    while head < n:
-        k = code[by_group[head]]
-        end = _group_end(head, n, code, by_group)
-        last = _preferring(head, end, n, start, by_group)
-        if last > head:
-            for j in range(start[by_group[head]], n):
-                w[j] = table[k, code[j]] * weight[j]
-            for r in range(head, last):
-                i = by_group[r]
-                total = _hinge_row(start[i], n, s, w, below, s[i], weight[i], margin)
-                above[i] += weight[i] * total
-                if with_loss:
-                    loss += weight[i] * _hinge_loss_row(start[i], n, s, w, s[i], margin)
-        head = end
-    return loss
-
-
-@njit(cache=True, nogil=True)
-def _hinge_sorted(n, s, level, code, weight, table, margin, falling, tree, row, above, below):
-    """One list, swept twice: the items within reach of a score are a growing set."""
-    n_levels = level[0] + 1
-    top = n_levels - 1
-    tree[: n_levels + 1] = 0.0
-    passed = 0
-    for r in range(n):  # as the preferred item: lower labels, scores above s_i - margin
-        i = falling[r]
-        while passed < n and s[i] - s[falling[passed]] < margin:
-            j = falling[passed]
-            _insert(tree, level[j], n_levels, code[j], weight[j])
-            passed += 1
-        row[:] = 0.0
-        _add_lower(tree, level[i], weight[i], row)
-        for k in range(row.size):
-            above[i] += table[code[i], k] * row[k]
-    tree[: n_levels + 1] = 0.0
-    passed = n - 1
-    for r in range(n - 1, -1, -1):  # as the other item: higher labels, scores below s_j + margin
-        j = falling[r]
-        while passed >= 0 and s[falling[passed]] - s[j] < margin:
-            i = falling[passed]
-            _insert(tree, top - level[i], n_levels, code[i], weight[i])
-            passed -= 1
-        row[:] = 0.0
-        _add_lower(tree, top - level[j], weight[j], row)
-        for k in range(row.size):
-            below[j] += table[k, code[j]] * row[k]
-
-
-@njit(cache=True, nogil=True)
-def hinge(
-    first, last, scores, order, bounds, start, level, code, by_group, weight, longest, short,
-    table, query_weight, margin, with_loss, gradient, hessian, losses,
-):  # fmt: skip
-    """Weighted hinge loss of each query, its gradient, and the weight of violated pairs / margin.
-
-    Lists longer than `short` are swept.
-    """
-    room = max(longest, _APART)
-    s = np.empty(room)
-    w = np.empty(room)
-    above = np.empty(room)
-    below = np.empty(room)
-    long = longest > short
-    size = longest if long else 1
-    keys, more_keys = np.empty(size), np.empty(size)
-    index, more_index = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
-    place = np.arange(size)
-    row = np.empty(table.shape[0])
-    tree = np.empty((size + 1, table.shape[0]))
-    for q in range(first, last):
-        b = bounds[q]
-        e = bounds[q + 1]
-        n = e - b
-        losses[q] = 0.0
-        for i in range(n):
-            s[i] = scores[order[b + i]]
-            above[i] = 0.0
-            below[i] = 0.0
-        v = query_weight[q]
-        if start[b] < n and n <= short:
-            losses[q] = v * _hinge_pairs(
-                n, s, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, margin, with_loss,
-                w, above, below,
-            )  # fmt: skip
-        elif start[b] < n:
-            _sort_falling(n, s, place, keys, index, more_keys, more_index)
-            _hinge_sorted(
-                n, s, level[b:e], code[b:e], weight[b:e], table, margin, index, tree, row,
-                above, below,
-            )  # fmt: skip
-            middle = 0.5 * s[index[0]] + 0.5 * s[index[n - 1]]
-            for i in range(n):  # sum of w (margin - s_i + s_j), each pair at its two items
-                losses[q] += v * (below[i] * (s[i] - middle) - above[i] * (s[i] - middle - margin))
-        for i in range(n):
-            gradient[order[b + i]] = v * (below[i] - above[i])
-            hessian[order[b + i]] = v * (below[i] + above[i]) / margin
 
 
 # --- sampled pairs -----------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairity import loss_kernels
+from pairity import hinge_kernels, loss_kernels
 from pairity.columns import show
 from pairity.exceptions import InputError
 from pairity.pairs import pairwise_logistic
@@ -157,25 +157,53 @@ class Hinge:
 
         Parameters and result are those of `Logistic.derivatives`.
         """
-        return self._run(scores, queries, table, False)[:2]
+        return two_hinges(scores, queries, table, margin=self.margin)[1:]
 
     def value(self, scores: Array, queries: Queries, table: ArrayLike) -> float:
         """The loss itself, summed over pairs."""
-        return float(self._run(scores, queries, table, True)[2].sum())
+        return two_hinges(scores, queries, table, margin=self.margin)[0]
 
-    def _run(
-        self, scores: Array, queries: Queries, table: ArrayLike, with_loss: bool
-    ) -> tuple[Array, Array, Array]:
-        layout = queries.layout
-        gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
-        losses = np.empty(queries.n_queries)
-        run_blocks(
-            loss_kernels.hinge, layout.bounds, _float64(scores), layout.order, layout.bounds,
-            layout.start, layout.level, layout.code, layout.by_group, layout.weight,
-            layout.longest, loss_kernels.SHORT, queries.pad(table), queries.weight_of_query,
-            float(self.margin), with_loss, gradient, hessian, losses,
-        )  # fmt: skip
-        return gradient, hessian, losses
+
+def two_hinges(
+    scores: Array,
+    queries: Queries,
+    table: ArrayLike,
+    mirrored: ArrayLike | None = None,
+    *,
+    margin: float = 1.0,
+) -> tuple[float, Array, Array]:
+    r"""Hinges on either side of every preference pair: the loss, its gradient, and a Hessian.
+
+    .. math:: L = \sum_{(i,j):\, y_i > y_j}
+        w_{ij} \max(0,\, m - (s_i - s_j)) + \bar w_{ij} \max(0,\, m + (s_i - s_j))
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n_items,)
+    queries : Queries
+    table : array of shape (n_groups, n_groups)
+        Of w, as in all losses.
+    mirrored : array of shape (n_groups, n_groups), optional
+        Of w̄, which asks for the other order; 0 where left out, and where a group is not known.
+    margin : float, m
+
+    Returns
+    -------
+    loss : float
+    gradient, hessian : float64 arrays of shape (n_items,), as in `Hinge`
+    """
+    layout = queries.layout
+    padded = queries.pad(table)
+    other = np.zeros_like(padded) if mirrored is None else queries.pad(mirrored, fill=0.0)
+    gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+    losses = np.empty(queries.n_queries)
+    run_blocks(
+        hinge_kernels.hinge, layout.bounds, _float64(scores), layout.order, layout.bounds,
+        layout.start, layout.level, layout.code, layout.by_group, layout.weight,
+        layout.longest, hinge_kernels.SHORT, padded, other, queries.weight_of_query,
+        float(margin), gradient, hessian, losses,
+    )  # fmt: skip
+    return float(losses.sum()), gradient, hessian
 
 
 @dataclass(frozen=True)

@@ -111,14 +111,15 @@ def cell_sums(
 
     Notes
     -----
-    Hard sums need no pair loop: O(n log n) per query.
+    Hard sums of long lists need no pair loop: O(n log n) per query.
     """
     layout = queries.layout
     if not soft:
         sums = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
         run_blocks(
             counting.hard_sums, layout.bounds, _float64(scores), layout.order, layout.bounds,
-            layout.level, layout.code, layout.weight, layout.longest, pairs == "all", sums,
+            layout.start, layout.level, layout.code, layout.by_group, layout.weight,
+            layout.longest, counting.SHORT, pairs == "all", sums,
         )  # fmt: skip
         return sums
     ones = np.ones((queries.n_codes, queries.n_codes))

@@ -18,8 +18,8 @@ that cell, put in the right order, is worth. The hinge bounds both signs from ab
     |T|\,1[d > 0] \le |T| \max(0, 1 + d) \;\text{ for } T < 0,
 
 with d = s_i − s_j. The second is the first with the scores negated: the positive part of the K × K
-table goes to the hinge kernel as it is, together with the base loss, and the negative part once
-more with −s. For given multipliers the problem is convex in a linear model; a negative weight on
+table goes to one side of the hinge kernel, together with the base loss, and the negative part to
+the other. For given multipliers the problem is convex in a linear model; a negative weight on
 the plain hinge would instead pay without bound for putting pairs in the wrong order.
 """
 
@@ -43,7 +43,7 @@ from pairity.baselines._linear import (
 )
 from pairity.constraints import CATALOGUE, Contrasts, PairwiseConstraint
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
-from pairity.losses import Hinge
+from pairity.losses import two_hinges
 from pairity.methods import Method, changed_from
 from pairity.pairs import cell_counts, cell_sums, mean_over_queries
 from pairity.queries import Queries
@@ -51,7 +51,6 @@ from pairity.rankers._products import one_blas_thread
 
 Array = NDArray[np.float64]
 
-_HINGE = Hinge()
 _DECAY = 100.0  # steps after which the step sizes begin to fall
 _NO_BETTER_THAN_CHANCE = 0.5
 
@@ -245,33 +244,29 @@ class _Proxy:
         """T: what a pair in the right order is worth to the constraints, by cell."""
         return np.tensordot(multipliers[1] - multipliers[0], self.tables, axes=1)
 
-    def _terms(self, multipliers: Array) -> list[tuple[float, Queries, Array]]:
-        """The calls of the hinge: the sign of the scores, the lists, the padded table."""
+    def _hinges(self, scores: Array, multipliers: Array) -> list[tuple[float, Array, Array]]:
+        """Base loss and relaxed constraints at given scores: value, gradient and Hessian of each.
+
+        In one, where both run over the same lists.
+        """
         signed = self.signed_table(multipliers)
-        raised = self.lists.pad(np.maximum(signed, 0.0), fill=0.0)
-        lowered = self.lists.pad(np.maximum(-signed, 0.0), fill=0.0)
-        terms = [(1.0, self.base, np.full_like(raised, self.base_weight))]
+        raised, lowered = np.maximum(signed, 0.0), np.maximum(-signed, 0.0)
+        raised = self.lists.pad(raised, fill=0.0)
         if self.base is self.lists:
-            terms = [(1.0, self.base, raised + self.base_weight)]
-        elif raised.any():
-            terms.append((1.0, self.lists, raised))
-        if lowered.any():
-            terms.append((-1.0, self.lists, lowered))
-        return terms
+            return [two_hinges(scores, self.lists, raised + self.base_weight, lowered)]
+        calls = [two_hinges(scores, self.base, np.full_like(raised, self.base_weight))]
+        if signed.any():
+            calls.append(two_hinges(scores, self.lists, raised, lowered))
+        return calls
 
     def value(self, scores: Array, multipliers: Array) -> float:
         """Base loss and hinges, without the constants that the scores do not move."""
-        return sum(
-            _HINGE.value(sign * scores, lists, table)
-            for sign, lists, table in self._terms(multipliers)
-        )
+        return sum(value for value, _, _ in self._hinges(scores, multipliers))
 
     def gradient(self, scores: Array, multipliers: Array) -> Array:
         """The derivative of `value` in the scores."""
-        total = np.zeros(self.queries.n_items)
-        for sign, lists, table in self._terms(multipliers):
-            total += sign * _HINGE.derivatives(sign * scores, lists, table)[0]
-        return total
+        first, *others = (gradient for _, gradient, _ in self._hinges(scores, multipliers))
+        return sum(others, first)
 
     def measure(self, scores: Array) -> tuple[float, Array]:
         """The true error, a tie one half, and the true gap of each contrast."""
