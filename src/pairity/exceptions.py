@@ -9,6 +9,7 @@
           NotNumbersError (TypeError)       text or objects where numbers are needed
         TrainingError (RuntimeError)      a ranker's own failure, with the round it happened in
         MissingExtraError (ImportError)   an optional library is not installed
+        DownloadError (OSError)           a data set that is not there and could not be fetched
         ContractError (AssertionError)    a ranker that `pairity.testing` found at fault
     UserWarning
       PairityWarning               everything we warn of
@@ -40,6 +41,10 @@ class TrainingError(PairityError, RuntimeError):
 
 class MissingExtraError(PairityError, ImportError):
     """An optional library is needed; the message has the line that installs it."""
+
+
+class DownloadError(PairityError, OSError):
+    """A file of a data set is not there and could not be fetched; the message says from where."""
 
 
 class ContractError(PairityError, AssertionError):

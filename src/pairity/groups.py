@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from itertools import pairwise
+from math import ceil
 from numbers import Integral
 from typing import Any
 
@@ -14,6 +16,7 @@ from pairity.columns import (
     Column,
     as_column,
     as_columns,
+    as_numbers,
     is_number,
     missing,
     require_length,
@@ -74,17 +77,17 @@ def name_groups(codes: NDArray[np.int32], names: tuple[str, ...]) -> NDArray[np.
 
 
 def quantile_groups(
-    values: Any, n_groups: int = 4, *, labels: Sequence[str] | None = None
+    values: Any, n_groups: int | Sequence[float] = 4, *, labels: Sequence[str] | None = None
 ) -> NDArray[np.object_]:
-    """Turn a continuous attribute into groups of about the same size.
+    """Turn a continuous attribute into groups of about the same size, or of given shares.
 
     Parameters
     ----------
     values : column of shape (n_items,)
         Numbers; a missing one stays missing (None).
-    n_groups : int
-        How many groups to cut into. Ties fall in the lower group, so that heavily tied values
-        may give fewer.
+    n_groups : int, or sequence of shares between 0 and 1
+        How many groups to cut into, or where: ``(0.4,)`` puts the lower 40 % in one group and the
+        rest in another. Ties fall in the lower group, so that heavily tied values may give fewer.
     labels : sequence of str, optional
         Names from the lowest to the highest group. By default they say their range:
         ``≤ 3``, ``> 3 to 5``, ``> 5``.
@@ -99,11 +102,7 @@ def quantile_groups(
     >>> quantile_groups([18, 25, 31, 47, 52, 70], 2).tolist()
     ['≤ 31', '≤ 31', '≤ 31', '> 31', '> 31', '> 31']
     """
-    if not _is_whole(n_groups) or not 2 <= n_groups <= MOST_GROUPS:
-        raise InputError(
-            f"n_groups is {show(n_groups)}, but a comparison needs at least 2 groups. Give a "
-            f"whole number from 2 to {MOST_GROUPS}."
-        )
+    shares = _shares(n_groups)
     numbers = to_floats(as_column(values, "values"), "values")
     absent = np.isnan(numbers)
     if absent.all():
@@ -116,13 +115,32 @@ def quantile_groups(
             f"{int(np.argmax(np.isinf(numbers)))}. Remove them or mark them as missing."
         )
     ordered = np.sort(numbers[~absent])
-    last = [-(-k * len(ordered) // int(n_groups)) - 1 for k in range(1, int(n_groups))]
+    last = [ceil(share * len(ordered)) - 1 for share in shares]
     cuts = np.unique(ordered[last])
     cuts = cuts[cuts < ordered[-1]]
     names = _range_names(cuts) if labels is None else _label_names(labels, cuts)
     codes = np.full(len(numbers), len(names), dtype=np.int32)
     codes[~absent] = np.searchsorted(cuts, numbers[~absent], side="left")
     return name_groups(codes, tuple(names))  # which keeps the groups in their order
+
+
+def _shares(n_groups: Any) -> list[Fraction]:
+    """Where to cut, exactly: 0.3 of ten values are three."""
+    if isinstance(n_groups, Sequence | np.ndarray) and not isinstance(n_groups, str | bytes):
+        shares = as_numbers(n_groups, "n_groups").tolist()
+        rising = all(low < high for low, high in pairwise([0.0, *shares, 1.0]))
+        if not shares or len(shares) >= MOST_GROUPS or not rising:
+            raise InputError(
+                f"n_groups is {show(n_groups)}; shares must rise and lie between 0 and 1, at least "
+                f"one and fewer than {MOST_GROUPS} of them."
+            )
+        return [Fraction(repr(share)) for share in shares]
+    if not _is_whole(n_groups) or not 2 <= n_groups <= MOST_GROUPS:
+        raise InputError(
+            f"n_groups is {show(n_groups)}, but a comparison needs at least 2 groups. Give a "
+            f"whole number from 2 to {MOST_GROUPS}."
+        )
+    return [Fraction(k, int(n_groups)) for k in range(1, int(n_groups))]
 
 
 def _range_names(cuts: NDArray[np.float64]) -> list[str]:

@@ -153,7 +153,7 @@ def read_letor_arrays(
     -------
     LetorArrays
     """
-    arrays, _ = read_apart(
+    arrays, _, _ = read_apart(
         paths, None, n_features=n_features, first_index=first_index, sparse=sparse,
         complete=complete, progress=progress,
     )  # fmt: skip
@@ -169,8 +169,8 @@ def read_apart(
     sparse: bool = False,
     complete: bool = False,
     progress: Show = "auto",
-) -> tuple[LetorArrays, NDArray[np.float64] | None]:
-    """The arrays without the feature of index `apart`, and that feature (dense only).
+) -> tuple[LetorArrays, NDArray[np.float64] | None, list[int]]:
+    """The arrays without the feature `apart`, that feature (dense only), and the rows of each file.
 
     It is taken out while the rows are put together, so that there is never a second matrix.
     """
@@ -190,12 +190,13 @@ def read_apart(
     matrix: _Dense | _Sparse = _Sparse() if sparse else _Dense(lowest)
     table = _Table(matrix, lowest, highest, complete)
     total = sum(_size(path) for path in files)
-    before = 0
+    before, ends = 0, []
     with Progress(max(1, total // 2**20), f"reading {files[0].name}", progress) as shown:
         for path in files:
             say = partial(_say, shown, before, table)
             _read_file(path, table, say)
             before += _size(path)
+            ends.append(table.n_rows)
     if table.n_rows == 0:
         raise InputError(f"{_joined(files)} has no rows: every line is empty or a comment.")
     base = lowest
@@ -211,7 +212,8 @@ def read_apart(
         raise InputError(f"{_joined(files)} has no features in any of its {table.n_rows} rows.")
     X, column = matrix.finish(table.n_rows, width, base, apart)
     qid = np.concatenate(table.qids) if table.has_qid else None
-    return LetorArrays(X, np.concatenate(table.labels), qid), column
+    arrays = LetorArrays(X, np.concatenate(table.labels), qid)
+    return arrays, column, np.diff(ends, prepend=0).tolist()
 
 
 # --- putting rows together ---------------------------------------------------------------------
@@ -397,7 +399,8 @@ class _Workspace:
         self._labels = np.empty(n_rows)
         self._qids, self._ends = (np.empty(n_rows, np.int64) for _ in range(2))
         self._indices, self._values = np.empty(n_entries, np.int32), np.empty(n_entries)
-        self._hard = tuple(np.empty(n_rows + n_entries, np.int64) for _ in range(3))
+        entry, begin, end = (np.empty(n_rows + n_entries, np.int64) for _ in range(3))
+        self._hard = (entry, begin, end)
 
 
 def _read_file(path: Path, table: _Table, say: Callable[[int], None]) -> None:

@@ -169,13 +169,13 @@ def _number(text, at):
         digit = np.int64(text[at]) - 48
         if not 0 <= digit <= 9:
             return -1, 0.0, False
-        power = 0
+        power = np.int64(0)
         while 0 <= digit <= 9:
             if power < 100_000_000:
                 power = 10 * power + digit
             at += 1
             digit = np.int64(text[at]) - 48
-        q += -power if falling else power
+        q += -int(power) if falling else int(power)
     sure = True
     if digits == _NOTHING:
         value = 0.0
@@ -193,11 +193,11 @@ def _number(text, at):
 @njit(cache=True, nogil=True)
 def _whole(text, at, largest):
     """Digits from `at` on: where they end, and their value, -1 where it is above `largest`."""
-    value = 0
+    value = np.int64(0)
     digit = np.int64(text[at]) - 48
     while 0 <= digit <= 9:
         if value >= 0:
-            value = -1 if value > (largest - digit) // 10 else 10 * value + digit
+            value = 10 * value + digit if value <= (largest - digit) // 10 else np.int64(-1)
         at += 1
         digit = np.int64(text[at]) - 48
     return at, value

@@ -1,0 +1,133 @@
+"""Engineering Students: five years of first-year students of a Chilean engineering school."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity.datasets.files import DataFile, Home, read_data
+from pairity.datasets.ranking_data import RankingData, above_median, ranking_data, require_choice
+from pairity.exceptions import InputError
+from pairity.progress import Show
+
+_REPOSITORY = "MilkaLichtblau/DELTR-Experiments"
+_COMMIT = "042e432fc8dcd9ccf6d0203d63e55572c2554317"
+_FOLDER = "data/EngineeringStudents/NoSemiPrivate"
+
+FILES = {
+    "gender": DataFile(
+        folder="engineering_students",
+        name="chileDataL2R_gender_nosemi_full.txt",
+        sha256="fe6bbc792c2beb9685a8f6d6365ff93cbdb0df7592bc5e96b84626b79f948622",
+        repository=_REPOSITORY,
+        commit=_COMMIT,
+        path=f"{_FOLDER}/gender/chileDataL2R_gender_nosemi_full.txt",
+        licence="GPL-3.0",
+    ),
+    "school": DataFile(
+        folder="engineering_students",
+        name="chileDataL2R_highschool_nosemi_full.txt",
+        sha256="b1d2331f667059d252aee11805416f41eb5f46139ec55fc15b0f16c3cb4dff97",
+        repository=_REPOSITORY,
+        commit=_COMMIT,
+        path=f"{_FOLDER}/highschool/chileDataL2R_highschool_nosemi_full.txt",
+        licence="GPL-3.0",
+    ),
+}
+
+_FEATURES = ("psu_math", "psu_lang", "psu_science", "gpa")
+_GROUPS = {"gender": ("men", "women"), "school": ("private", "public")}  # 0 and 1 in the files
+_COLUMNS = {"gender": "gender", "school": "highschool"}
+
+
+def load_engineering_students(
+    *,
+    protected: Literal["gender", "school", "both"] = "gender",
+    label: Literal["above_median", "score"] = "above_median",
+    median: Literal["year", "all"] = "year",
+    group_as_feature: bool = True,
+    data_home: Home = None,
+    download: bool = True,
+    progress: Show = "auto",
+) -> RankingData:
+    """First-year students by entrance year, with gender or type of school as the group.
+
+    Five entrance years are the queries, 441 to 520 students each; they are ranked by how they did
+    in their first year. The defaults are what the paper describes: two groups by gender, a binary
+    label, five features, the group among them.
+
+    Parameters
+    ----------
+    protected : {"gender", "school", "both"}
+        The groups: men and women; private and public high school; or the four intersections.
+    label : {"above_median", "score"}
+        "above_median": 1 for students whose performance is above the median. "score": the
+        performance itself, z-scored within the year. Both are in the result's `labels`.
+    median : {"year", "all"}
+        Whether the median is that of the student's year or that of all years; the paper does not
+        say.
+    group_as_feature : bool
+        Whether the protected columns (1 for women, for public schools) are among the features,
+        before the test results in mathematics, language and science and the high-school grades.
+    data_home : path, optional
+        A folder that holds ``engineering_students/…txt``, or the same with ``.gz``. By default that
+        of the environment variable ``PAIRITY_DATA``; then the user's cache is looked through.
+    download : bool
+        Whether files are downloaded where they are not found. Digests are checked in any case.
+    progress : {"auto"} or bool
+
+    Returns
+    -------
+    RankingData
+        ``fold(k)`` for k from 1 to 5 tests one year, as DELTR does.
+
+    Notes
+    -----
+    Features and score are z-scored within a year. Students of semi-private schools are left out,
+    in the files. The authors publish only this version, for privacy. The files' licence is GPL-3.0,
+    as stated where they are published.
+
+    References
+    ----------
+    M. Zehlike, C. Castillo: Reducing Disparate Exposure in Ranking: A Learning to Rank Approach
+    (DELTR). WWW 2020.
+    """
+    require_choice("protected", protected, ("gender", "school", "both"))
+    require_choice("label", label, ("above_median", "score"))
+    require_choice("median", median, ("year", "all"))
+    chosen = ("gender", "school") if protected == "both" else (protected,)
+    tables = [
+        _table(read_data(FILES[name], data_home, download=download, progress=progress))
+        for name in chosen
+    ]
+    others = [0, 2, 3, 4, 5, 6]
+    if any((table[:, others] != tables[0][:, others]).any() for table in tables[1:]):
+        raise InputError("The two files of engineering_students do not list the same students.")
+    table = tables[0]
+    year, score = table[:, 0].astype(np.int64), table[:, 6]
+    codes = {name: each[:, 1] for name, each in zip(chosen, tables, strict=True)}
+    groups: dict[str, Any] = {
+        name: np.array(_GROUPS[name], dtype=object)[code.astype(int)]
+        for name, code in codes.items()
+    }
+    seen = [*codes.values()] if group_as_feature else []
+    names = tuple(_COLUMNS[name] for name in chosen) if group_as_feature else ()
+    within = year if median == "year" else np.zeros_like(year)
+    return ranking_data(
+        "engineering_students",
+        np.column_stack([*seen, table[:, 2:6]]),
+        names + _FEATURES,
+        label=label,
+        labels={"above_median": above_median(score, within), "score": score},
+        qid=year,
+        sensitive_features=groups if len(groups) > 1 else groups[protected],
+        cut={int(at): int(at) for at in np.unique(year)},
+        licence=str(FILES["gender"].licence),
+    )
+
+
+def _table(content: bytes) -> NDArray[np.float64]:
+    return np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, ndmin=2)

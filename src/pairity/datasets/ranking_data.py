@@ -1,0 +1,126 @@
+"""RankingData: a data set of the literature, with all its labels and the way it is usually cut."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity.columns import Column, object_array, show
+from pairity.exceptions import InputError
+from pairity.queries import Queries
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankingData:
+    """A data set: its queries, each of its labels, and the folds or parts it is published in.
+
+    Attributes
+    ----------
+    name : str
+    label : str
+        The label that `queries` uses unless told otherwise.
+    labels : mapping from name to float64 array of shape (n_items,)
+    cut : array of shape (n_queries,)
+        The fold or part each query belongs to, in the order of ``queries().query_ids``.
+    licence : str
+        Of the files, as stated where they are published. It is not that of pairity.
+
+    Examples
+    --------
+    ::
+
+        data = load_trec_w3c()
+        train, test = data.queries().split(0.2, random_state=0)
+        train, test = data.fold(1)                  # topics 1 to 10 are the test queries
+        unbiased = data.fold(1, label="expert")[1]  # the same, with another label
+    """
+
+    name: str
+    label: str
+    labels: Mapping[str, NDArray[np.float64]]
+    cut: Column
+    licence: str
+    _queries: Queries
+
+    def queries(self, label: str | None = None) -> Queries:
+        """All queries, with the label that was loaded or with another of `labels`."""
+        if label is None or label == self.label:
+            return self._queries
+        require_choice("label", label, tuple(self.labels))
+        return replace(self._queries, y=self.labels[label])
+
+    def part(self, which: Any, label: str | None = None) -> Queries:
+        """The queries of one fold or part, such as ``"train"`` of MSLR."""
+        return self.queries(label).take(self._in(which))
+
+    def fold(self, which: Any, label: str | None = None) -> tuple[Queries, Queries]:
+        """All other queries, to train on, and those of one fold, to test on."""
+        test = self._in(which)
+        if test.all():
+            raise InputError(
+                f"All queries are in the fold {show(which)}: none is left to train on."
+            )
+        return self.queries(label).take(~test), self.queries(label).take(test)
+
+    def _in(self, which: Any) -> NDArray[np.bool_]:
+        found = np.array([value == which for value in self.cut.tolist()], dtype=bool)
+        if not found.any():
+            there = ", ".join(map(repr, dict.fromkeys(self.cut.tolist())))
+            raise InputError(f"{self.name} has no part {show(which)}. Choose from {there}.")
+        return found
+
+    def __repr__(self) -> str:
+        return (
+            f"RankingData({self.name!r}, {self._queries!r}, label={self.label!r}, "
+            f"labels={tuple(self.labels)})"
+        )
+
+
+def ranking_data(
+    name: str,
+    X: Any,
+    feature_names: tuple[str, ...],
+    *,
+    label: str,
+    labels: Mapping[str, Any],
+    qid: NDArray[np.int64],
+    sensitive_features: Any,
+    cut: Mapping[int, Any],
+    licence: str,
+) -> RankingData:
+    """Put the columns of a data set together; `cut` says the fold or part of each query id."""
+    kept = {key: np.asarray(values, dtype=np.float64) for key, values in labels.items()}
+    queries = Queries.from_arrays(
+        X, kept[label], qid=qid, sensitive_features=sensitive_features
+    )  # fmt: skip
+    for values in kept.values():
+        values.flags.writeable = False
+    parts = object_array([cut[int(at)] for at in queries.query_ids])
+    return RankingData(
+        name=name,
+        label=label,
+        labels=MappingProxyType(kept),
+        cut=parts,
+        licence=licence,
+        _queries=replace(queries, feature_names=feature_names),
+    )
+
+
+def above_median(values: NDArray[np.float64], within: NDArray[np.int64]) -> NDArray[np.float64]:
+    """1 where a value is above the median of its own kind, else 0."""
+    result = np.zeros(len(values))
+    for kind in np.unique(within):
+        rows = within == kind
+        result[rows] = values[rows] > np.median(values[rows])
+    return result
+
+
+def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Refuse an argument that is none of the choices."""
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        raise InputError(f"{name} is {show(value)}; choose from {', '.join(map(repr, choices))}.")
