@@ -14,9 +14,9 @@ SOURCE = ROOT / "src" / "pairity"
 LAYERS = [
     {"exceptions", "threads"},
     {"columns", "text"},
-    {"groups", "progress", "pair_weights"},
-    {"queries", "chebyshev.tables", "kernels"},
-    {"chebyshev.boxes", "chebyshev.visits", "counting", "loss_kernels"},
+    {"groups", "progress", "pair_weights", "manifests"},
+    {"queries", "model_folders", "chebyshev.tables", "kernels"},
+    {"digests", "chebyshev.boxes", "chebyshev.visits", "counting", "loss_kernels"},
     {"chebyshev.sweeps", "hinge_kernels"},
     {"chebyshev.lists"},
     {"chebyshev"},
@@ -33,7 +33,7 @@ LAYERS = [
     {"datasets.trec_w3c", "datasets.engineering_students", "datasets.mslr"},
     {"paths", "datasets"},
     {"rankers", "fair_ranker", "audits"},
-    {"methods", "baselines.permutations", "baselines._linear"},
+    {"methods", "model_files", "baselines.permutations", "baselines._linear"},
     {"demo", "runs", "baselines.item_weighting", "baselines.exposure"}
     | {"baselines.proxy_lagrangian", "baselines.regulariser"},
     {"baselines", "frontiers", "testing"},

@@ -25,6 +25,7 @@ if _TYPE_CHECKING:
     from pairity.groups import quantile_groups as quantile_groups
     from pairity.methods import Method as Method
     from pairity.methods import as_method as as_method
+    from pairity.model_files import load as load
     from pairity.pair_weights import PairWeights as PairWeights
     from pairity.queries import Queries as Queries
     from pairity.rankers.linear import LinearRanker as LinearRanker
@@ -52,6 +53,7 @@ _HOME = {
     "StatisticalParity": "constraints",
     "as_method": "methods",
     "audit": "audits",
+    "load": "model_files",
     "quantile_groups": "groups",
     "sweep": "frontiers",
 }
@@ -78,6 +80,7 @@ __all__ = [
     "StatisticalParity",
     "as_method",
     "audit",
+    "load",
     "quantile_groups",
     "sweep",
 ]

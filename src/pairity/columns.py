@@ -201,6 +201,17 @@ def as_raw_features(X: Any) -> tuple[Any, tuple[str, ...] | None]:
     return _two_dimensional(X), None
 
 
+def feature_types(X: Any) -> str | list[str]:
+    """What the columns of a matrix or table hold; one text where all hold the same."""
+    table = _read(X, "X")
+    if isinstance(table, nw.DataFrame):
+        return [str(dtype) for dtype in table.schema.values()]
+    matrix: Any = X
+    if sp.issparse(X):
+        return f"sparse {matrix.dtype}"
+    return str(_two_dimensional(X).dtype)
+
+
 def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
     """Some rows of a feature matrix or table, as the same kind of thing."""
     if isinstance(X, (np.ndarray, sp.csr_array)):

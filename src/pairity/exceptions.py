@@ -7,6 +7,7 @@
         InputError (ValueError)    the data at the door: what is wrong, where, what to do
           ConstraintError          a constraint that this data or this setting cannot carry
           NotNumbersError (TypeError)       text or objects where numbers are needed
+          ModelFileError           a saved model that cannot be read, or a place for none
         TrainingError (RuntimeError)      a ranker's own failure, with the round it happened in
         MissingExtraError (ImportError)   an optional library is not installed
         DownloadError (OSError)           a data set that is not there and could not be fetched
@@ -33,6 +34,10 @@ class ConstraintError(InputError):
 
 class NotNumbersError(InputError, TypeError):
     """Something else where numbers are needed; a TypeError, as scikit-learn has it."""
+
+
+class ModelFileError(InputError):
+    """A model's files cannot be read or written; the message says which, why and what to do."""
 
 
 class TrainingError(PairityError, RuntimeError):

@@ -16,20 +16,44 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pairity.algorithm import Outcome, Round, Solution, reweight
-from pairity.constraints import Constraint, as_constraint
-from pairity.exceptions import InputError, MemorisedWarning, TargetNotReachedWarning
+from pairity.columns import feature_types, show
+from pairity.constraints import CATALOGUE, Constraint, PairwiseConstraint, as_constraint
+from pairity.digests import digest
+from pairity.exceptions import (
+    InputError,
+    MemorisedWarning,
+    ModelFileError,
+    TargetNotReachedWarning,
+)
 from pairity.exports import export_pairs
+from pairity.manifests import (
+    Entry,
+    NotStored,
+    build,
+    encode,
+    encode_array,
+    encode_number,
+    require_stored,
+)
 from pairity.pair_weights import PairWeights
 from pairity.paths import Path, lambda_path, read_values, tolerance_path
 from pairity.progress import Progress
 from pairity.queries import Queries, require_groups, require_preferences
-from pairity.rankers._estimators import RankingEstimator, read_features, remember_features
-from pairity.rankers.adapters import as_ranker
+from pairity.rankers._estimators import (
+    RankingEstimator,
+    Stored,
+    describe_features,
+    read_features,
+    remember_features,
+    restore_features,
+)
+from pairity.rankers.adapters import as_ranker, ranker_class
 from pairity.schedules import as_schedule
-from pairity.solvers import as_solver
+from pairity.solvers import DampedStep, PlainStep, as_solver
 
 _BY_HEART = 0.995  # of the training pairs in the right order
 _NEEDED = ("X", "y", "qid", "sensitive_features")
+_KNOWN = {kind.__name__: kind for kind in (*CATALOGUE.values(), PlainStep, DampedStep)}
 
 
 class FairRanker(RankingEstimator):
@@ -85,6 +109,7 @@ class FairRanker(RankingEstimator):
     history_ : tuple of Round, every round: λ, violation, AUC, seconds
         Round 0 is the plain ranker, which an interleaved fit does not train.
     groups_ : tuple of str
+    training_digest_ : str, which data it was trained on; see `pairity.digests.digest`
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Notes
@@ -202,7 +227,10 @@ class FairRanker(RankingEstimator):
                 on_round=lambda ended: progress.advance(ended.number + 1, _note(ended)),
                 fit_params=fit_params,
             )
-        self._trained_on = _without_features(train, queries)
+        self._trained_on: Any = _without_features(train, queries)
+        self._training = {"items": queries.n_items, "queries": queries.n_queries}
+        self._feature_types = feature_types(X)
+        self.training_digest_ = digest(queries)
         self.ranker_ = solution.model
         self.outcome_ = solution.outcome
         self.pair_weights_ = PairWeights(solution.table, queries.groups)
@@ -293,7 +321,7 @@ class FairRanker(RankingEstimator):
         ranker, constraint = as_ranker(self.ranker), as_constraint(self.constraint)
         raw = bool(getattr(ranker, "raw_features", False))
         read_features(self, X, raw=raw)  # which checks that they are those of fit
-        queries = Queries.from_arrays(**data, raw=raw).with_groups_of(self._trained_on[0])
+        queries = Queries.from_arrays(**data, raw=raw).with_groups_of(self.groups_)
         train, measured_on = self._split_again(queries, raw)
         require_preferences(train)
         report = measured_on
@@ -354,12 +382,89 @@ class FairRanker(RankingEstimator):
         """
         check_is_fitted(self, "ranker_")
         if data is None:
+            if self._trained_on is None:
+                raise InputError(
+                    "This model was loaded from files, which do not hold its training data. Give "
+                    "export_pairs the data that fit was given."
+                )
             queries, rows = self._trained_on
         else:
             queries, rows = _read_data(data), None
         export_pairs(queries, self.pair_weights_, path, format=format, rows=rows, block=block)
 
+    # --- saved and loaded ------------------------------------------------------------------------
+
+    def to_files(self) -> Stored:
+        """What the model is saved as; see `save`."""
+        check_is_fitted(self, "ranker_")
+        if not hasattr(self.ranker_, "to_files"):
+            raise ModelFileError(
+                f"{type(self.ranker_).__name__} is no ranker that pairity knows how to save. Save "
+                "ranker_ by yourself, and the weights with pair_weights_.to_json()."
+            )
+        inner = self.ranker_.to_files()
+        names = [name for name in self._get_param_names() if name != "ranker"]
+        settings = {name: encode(getattr(self, name), _KNOWN) for name in names}
+        content = {
+            "class": "FairRanker",
+            "settings": settings,
+            "ranker_given": _how_given(self.ranker, self.ranker_),
+            "features": {**describe_features(self), "types": self._feature_types},
+            "groups": list(self.groups_),
+            "constraint": _describe_constraint(self.constraint),
+            "lambda": encode_array(self.lambda_),
+            "pair_weights": encode_array(self.pair_weights_.table),
+            "violation": encode_number(self.violation_),
+            "outcome": self.outcome_.name,
+            "history": [_describe_round(each) for each in self.history_],
+            "training": {**self._training, "digest": self.training_digest_},
+        }
+        return Stored({"model": content, **inner.content}, inner.files, inner.libraries)
+
+    @classmethod
+    def from_files(cls, manifest: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
+        """The fitted model from what `to_files` gave; `module` is PyTorch's architecture."""
+        entry, inner = manifest.entry("model"), manifest.entry("ranker")
+        kind = ranker_class(inner)
+        fitted = kind.from_files(inner, files, module)
+        ranker = kind.from_settings(inner.entry("settings"), files, module)
+        given = entry.text("ranker_given")
+        choices = {"default": None, "adapter": ranker}
+        if kind.wraps:
+            choices["wrapped"] = getattr(ranker, kind.wraps)
+        if given not in choices:
+            raise entry.refuse("ranker_given", show(given))
+        names = tuple(name for name in cls._get_param_names() if name != "ranker")
+        settings = entry.entry("settings").settings(names, _KNOWN)
+        model: Self = build(cls, {"ranker": choices[given], **settings}, "settings")
+        features = entry.entry("features")
+        restore_features(model, features)
+        if model.n_features_in_ != fitted.n_features_in_:
+            raise features.refuse("number", f"other than the ranker's {fitted.n_features_in_}")
+        types = features.get("types")
+        model._feature_types = types if isinstance(types, str) else [*features.texts("types")]
+        model.groups_ = entry.texts("groups")
+        k = len(model.groups_)
+        try:
+            table = PairWeights(entry.array("pair_weights", ((k, k),)), model.groups_)
+        except ModelFileError:
+            raise
+        except InputError as error:
+            raise entry.refuse("pair_weights", f"not usable: {error}") from error
+        training = entry.entry("training")
+        model.ranker_ = fitted
+        model.pair_weights_ = table
+        model.lambda_ = entry.array("lambda", ((k, k), (k,)))
+        model.violation_ = entry.number("violation")
+        model.outcome_ = _read_outcome(entry)
+        model.history_ = tuple(_read_round(each, k) for each in entry.entries("history"))
+        model.training_digest_ = training.text("digest")
+        model._training = {name: training.whole(name) for name in ("items", "queries")}
+        model._trained_on = None
+        return model
+
     def _check_parameters(self) -> None:
+        require_stored(self)
         tolerance: Any = self.tolerance
         if not _is_number(tolerance) or not 0.0 <= tolerance < np.inf:
             raise InputError(f"tolerance is {tolerance!r}; give a number from 0 up, such as 0.01.")
@@ -388,6 +493,11 @@ class FairRanker(RankingEstimator):
         """As `_split`, with the queries held out that `fit` held out."""
         if not _is_number(self.validation):
             return self._split(queries, raw)
+        if self._trained_on is None:
+            raise InputError(
+                "This model was loaded from files, which do not say which queries it held out. "
+                "Fit it again, or give validation the queries themselves."
+            )
         kept = set(self._trained_on[0].query_ids.tolist())
         trained_on = np.array([name in kept for name in queries.query_ids.tolist()])
         if trained_on.all() or not trained_on.any():
@@ -411,6 +521,59 @@ class FairRanker(RankingEstimator):
             TargetNotReachedWarning,
             stacklevel=3,
         )
+
+
+def _how_given(given: Any, ranker: Any) -> str:
+    """Whether a ranker was left out, made by the caller, or made around an engine's model."""
+    if given is None:
+        return "default"
+    return "adapter" if isinstance(given, type(ranker)) else "wrapped"
+
+
+def _describe_constraint(given: Any) -> dict[str, Any]:
+    """A constraint in words, for whoever reads the manifest."""
+    if isinstance(given, NotStored):
+        return {"name": given.what}
+    constraint = as_constraint(given)
+    if not isinstance(constraint, PairwiseConstraint):
+        return {"name": constraint.name or repr(constraint)[:200]}
+    said = {name: getattr(constraint, name) for name in ("name", "average", "only", "target")}
+    return {
+        **{name: encode(value, {}) for name, value in said.items()},
+        "soft": bool(constraint.soft),
+        "pairs": constraint.pairs,
+        "compares": constraint.cells,
+    }
+
+
+def _describe_round(ended: Round) -> dict[str, Any]:
+    return {
+        "number": int(ended.number),
+        "lambda": encode_array(ended.lambda_),
+        "violation": encode_array(ended.violation),
+        "worst": encode_number(ended.worst),
+        "auc": encode_number(ended.auc),
+        "seconds": encode_number(ended.seconds),
+    }
+
+
+def _read_round(entry: Entry, k: int) -> Round:
+    shapes = ((k, k), (k,))
+    return Round(
+        number=entry.whole("number"),
+        lambda_=entry.array("lambda", shapes),
+        violation=entry.array("violation", shapes),
+        worst=entry.number("worst"),
+        auc=entry.number("auc"),
+        seconds=entry.number("seconds"),
+    )
+
+
+def _read_outcome(entry: Entry) -> Outcome:
+    name = entry.text("outcome")
+    if name not in Outcome.__members__:
+        raise entry.refuse("outcome", show(name))
+    return Outcome[name]
 
 
 def _without_features(train: Queries, queries: Queries) -> tuple[Queries, NDArray[np.int64] | None]:

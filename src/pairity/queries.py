@@ -353,20 +353,21 @@ class Queries(Mapping[str, Any]):
             ) from error
         return self.take(shuffled[held:]), self.take(shuffled[:held])
 
-    def with_groups_of(self, other: Queries) -> Queries:
+    def with_groups_of(self, other: Queries | tuple[str, ...]) -> Queries:
         """The same queries with group codes as `other` numbers them, matched by name."""
-        code = {name: at for at, name in enumerate(other.groups)}
+        groups = other if isinstance(other, tuple) else other.groups
+        code = {name: at for at, name in enumerate(groups)}
         held = set(self.group.tolist())
         for at, name in enumerate(self.groups):
             if at in held and name not in code:
                 raise InputError(
                     f"The group {name!r} was not among the training groups "
-                    f"({', '.join(map(repr, other.groups))}). Use the same groups in both."
+                    f"({', '.join(map(repr, groups))}). Use the same groups in both."
                 )
         recode = np.array(
-            [*(code.get(name, -1) for name in self.groups), other.n_groups], dtype=np.int32
+            [*(code.get(name, -1) for name in self.groups), len(groups)], dtype=np.int32
         )
-        return replace(self, group=recode[self.group], groups=other.groups)
+        return replace(self, group=recode[self.group], groups=groups)
 
     # --- the mapping that fit(**queries) unpacks ----------------------------------------------
 

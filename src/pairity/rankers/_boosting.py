@@ -6,14 +6,16 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity.exceptions import InputError, MissingExtraError
+from pairity.columns import show
+from pairity.exceptions import InputError, MissingExtraError, ModelFileError
 from pairity.losses import Loss
+from pairity.manifests import Entry, build, encode
 from pairity.pairs import cell_counts, n_weighted_pairs
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._estimators import PairRanker, remember_features
@@ -24,20 +26,77 @@ Follow = Callable[[int, int, Callable[[], Array]], Array]
 _SETS = ("eval_set", "eval_qid", "eval_group")
 
 
-def import_engine(library: str, adapter: str) -> Any:
+def import_engine(library: str, adapter: str, *, extra: str | None = None) -> Any:
     """An engine's library, or an error that says how to install it."""
     try:
         return import_module(library)
     except ImportError as error:
+        name = library.partition(".")[0]
         raise MissingExtraError(
-            f'{adapter} needs {library}. Install it with: pip install "pairity[{library}]"'
+            f'{adapter} needs {name}. Install it with: pip install "pairity[{extra or name}]"'
         ) from error
 
 
-class BoosterRanker(PairRanker):
-    """A ranker that hands an engine's training call an objective of ours."""
+class EngineRanker(PairRanker):
+    """A ranker around an engine's own estimator; the two are saved together."""
 
     raw_features = True
+    wraps = "estimator"
+    engine: ClassVar[tuple[str, str]]  # library and class
+
+    def _encode_settings(self) -> dict[str, Any]:
+        settings = super()._encode_settings()
+        if self.estimator is not None and type(self.estimator) is self._engine_class():
+            params = {name: encode(value, {}) for name, value in self._engine_params().items()}
+            settings["estimator"] = {"class": self.engine[1], "params": params}
+        return settings
+
+    @classmethod
+    def _decode_settings(cls, entry: Entry) -> dict[str, Any]:
+        given, rest = entry.get("estimator"), dict(entry.values)
+        if not isinstance(given, dict) or set(given) != {"class", "params"}:
+            return super()._decode_settings(entry)
+        own = entry.entry("estimator")
+        if own.text("class") != cls.engine[1]:
+            raise own.refuse("class", f"{show(given['class'])} where {cls.engine[1]} is needed")
+        stated = own.entry("params")
+        params = stated.settings(tuple(stated.values), {})
+        settings = super()._decode_settings(Entry({**rest, "estimator": None}, entry.where))
+        settings["estimator"] = cls._make_estimator(params, own.where)
+        return settings
+
+    @classmethod
+    def _make_estimator(cls, params: dict[str, Any], where: str) -> Any:
+        return build(cls._engine_class(), params, where)
+
+    @classmethod
+    def _engine_class(cls) -> Any:
+        library, name = cls.engine
+        return getattr(import_engine(library, cls.__name__), name)
+
+    def _engine_params(self) -> dict[str, Any]:
+        params: dict[str, Any] = self.estimator.get_params()
+        return params
+
+
+def plain_dict(results: Any) -> Any:
+    """Evaluation results, which engines keep in ordered dicts, as dicts."""
+    if isinstance(results, dict):
+        return {name: plain_dict(each) for name, each in results.items()}
+    return results
+
+
+def unreadable(name: str, error: object) -> ModelFileError:
+    """An error about an engine's file that the engine cannot read."""
+    return ModelFileError(
+        f"{name} cannot be read by its engine ({' '.join(str(error).split())[:300]}). Get the "
+        "model again from where it was saved; if it is as it was, install the version of the "
+        "engine that its manifest names."
+    )
+
+
+class BoosterRanker(EngineRanker):
+    """A ranker that hands an engine's training call an objective of ours."""
 
     def __init__(self, estimator: Any = None, *, loss: Any = None) -> None:
         self.estimator = estimator
@@ -88,6 +147,13 @@ class BoosterRanker(PairRanker):
     def follows(self) -> bool:
         """Whether weights may change while it trains: only where trees stay as they are."""
         return self._boosting() not in ("dart", "gblinear")
+
+    def _read_evaluations(self, state: Entry) -> None:
+        """What the metrics were, from a saved model."""
+        results = state.setting("evals_result")
+        if not isinstance(results, dict):
+            raise state.refuse("evals_result", show(results))
+        self.evals_result_ = results
 
     def _prepare_and_train(
         self, queries: Queries, follow: Follow, measured_on: Queries | None, fit_params: Any

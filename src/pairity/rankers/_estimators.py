@@ -1,17 +1,25 @@
-"""What our scikit-learn estimators share: their score, and what they remember of features."""
+"""What our scikit-learn estimators share: their score, what they remember of features, saving."""
 
 from __future__ import annotations
 
+import os
+import sys
 from abc import abstractmethod
-from typing import Any, Self
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairity.columns import as_features, as_raw_features
-from pairity.exceptions import InputError
+from pairity.exceptions import InputError, ModelFileError
+from pairity.losses import LOSSES
+from pairity.manifests import Entry, build, encode, require_stored
+from pairity.model_folders import write_model
 from pairity.pairs import mean_auc
 from pairity.queries import Queries, require_preferences
 
@@ -34,6 +42,41 @@ def read_features(estimator: Any, X: Any, *, raw: bool = False) -> Any:
     return features
 
 
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """What a fitted estimator is saved as.
+
+    Attributes
+    ----------
+    content : dict, what the manifest says of it
+    files : dict from file name to bytes
+    libraries : tuple of str, the distributions whose versions matter
+    """
+
+    content: dict[str, Any]
+    files: dict[str, bytes]
+    libraries: tuple[str, ...]
+
+
+def describe_features(estimator: Any) -> dict[str, Any]:
+    """Number and names of the features that an estimator remembers."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return {
+        "number": int(estimator.n_features_in_),
+        "names": None if names is None else [str(name) for name in names],
+    }
+
+
+def restore_features(estimator: Any, entry: Entry) -> None:
+    """What `describe_features` wrote."""
+    estimator.n_features_in_ = entry.whole("number")
+    if entry.get("names") is not None:
+        names = entry.texts("names")
+        if len(names) != estimator.n_features_in_:
+            raise entry.refuse("names", f"{len(names)} names for {estimator.n_features_in_}")
+        estimator.feature_names_in_ = np.array(names, dtype=object)
+
+
 class RankingEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that scores items: sparse features welcome, labels needed, AUC as score."""
 
@@ -52,6 +95,28 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         require_preferences(queries)
         return mean_auc(scores, queries)
 
+    @abstractmethod
+    def to_files(self) -> Stored:
+        """The fitted estimator as content of a manifest and files."""
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save the fitted model as a folder, for `pairity.load`; nothing in it is pickled.
+
+        Parameters
+        ----------
+        path : str or path
+            A folder that is not there yet, an empty one, or a saved model, which is replaced.
+            It is written whole or not at all.
+
+        Notes
+        -----
+        The folder holds the engine's own file and ``manifest.json``; MODEL_FORMAT.md describes
+        both. Features and labels of the training data are not in it, nor which item is in which
+        group; the names of features and groups are.
+        """
+        stored = self.to_files()
+        write_model(path, {"versions": _versions(stored.libraries), **stored.content}, stored.files)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -63,6 +128,9 @@ class PairRanker(RankingEstimator):
     """An estimator that trains on weighted pairs: `fit` is `fit_pairs` with all of equal weight."""
 
     raw_features = False
+    file_name: ClassVar[str] = ""  # of the engine's own file, where it can be saved
+    wraps: ClassVar[str] = ""  # the parameter that holds the engine's model
+    libraries: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def fit_pairs(
@@ -86,9 +154,90 @@ class PairRanker(RankingEstimator):
         **fit_params: Any,
     ) -> Self:
         """Fit with every pair weighing the same; arguments as in `Queries.from_arrays`."""
+        require_stored(self)
         remember_features(self, X, y)
         queries = Queries.from_arrays(
             X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight,
             raw=self.raw_features,
         )  # fmt: skip
         return self.fit_pairs(queries, np.ones((0, 0)), **fit_params)
+
+    # --- saved and loaded ------------------------------------------------------------------------
+
+    def to_files(self) -> Stored:
+        """What the ranker is saved as; see `save`."""
+        check_is_fitted(self)
+        if not self.file_name or not type(self).__module__.startswith("pairity."):
+            raise ModelFileError(
+                f"{type(self).__name__} is no ranker that pairity knows how to save. Save what it "
+                "learnt by yourself; its weights are in pair_weights_."
+            )
+        state, data = self._to_native()
+        content = {
+            "class": type(self).__name__,
+            "file": self.file_name,
+            "settings": self._encode_settings(),
+            "features": describe_features(self),
+            "state": state,
+        }
+        return Stored({"ranker": content}, {self.file_name: data}, self.libraries)
+
+    @classmethod
+    def from_files(cls, entry: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
+        """The fitted ranker from what `to_files` gave; `module` is PyTorch's architecture."""
+        if entry.get("file") != cls.file_name or set(files) != {cls.file_name}:
+            raise entry.refuse("file", f"other than the one file of a {cls.__name__}")
+        ranker = cls.from_settings(entry.entry("settings"), files, module)
+        restore_features(ranker, entry.entry("features"))
+        ranker._from_native(entry.entry("state"), files[cls.file_name])
+        return ranker
+
+    @classmethod
+    def from_settings(
+        cls,
+        entry: Entry,
+        files: Mapping[str, bytes],  # noqa: ARG003 - where a setting is in the engine's file
+        module: Any = None,  # noqa: ARG003 - TorchRanker's
+    ) -> Self:
+        """The ranker, not fitted."""
+        ranker: Self = build(cls, cls._decode_settings(entry), entry.where)
+        return ranker
+
+    def _encode_settings(self) -> dict[str, Any]:
+        names = self._get_param_names()
+        return {name: encode(getattr(self, name), _known_losses()) for name in names}
+
+    @classmethod
+    def _decode_settings(cls, entry: Entry) -> dict[str, Any]:
+        return entry.settings(tuple(cls._get_param_names()), _known_losses())
+
+    def _to_native(self) -> tuple[dict[str, Any], bytes]:
+        """What the manifest says of what was learnt, and the engine's own file."""
+        raise NotImplementedError
+
+    def _from_native(self, state: Entry, data: bytes) -> None:
+        """Set what `_to_native` gave."""
+        raise NotImplementedError
+
+
+def _known_losses() -> dict[str, type]:
+    return {kind.__name__: kind for kind in LOSSES.values()}
+
+
+def _versions(libraries: tuple[str, ...]) -> dict[str, str]:
+    """The versions of what a model was trained and saved with."""
+    import pairity
+
+    found = {"pairity": pairity.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    for name in ("numpy", *libraries):
+        found[name] = _version(name)
+    return found
+
+
+def _version(name: str) -> str:
+    for distribution in (name, f"{name}-cpu"):  # xgboost-cpu is xgboost
+        try:
+            return metadata.version(distribution)
+        except metadata.PackageNotFoundError:
+            continue
+    return "unknown"

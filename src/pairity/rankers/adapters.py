@@ -14,7 +14,9 @@ from sklearn.base import BaseEstimator, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from pairity.columns import show
 from pairity.exceptions import InputError
+from pairity.manifests import Entry
 from pairity.rankers.base import Ranker
 from pairity.rankers.linear import LinearRanker
 
@@ -30,6 +32,23 @@ _REFUSED = {
     "xgboost": "XGBRanker",
     "catboost": "CatBoostRanker",
 }
+# The rankers of a saved model, and their modules.
+_SAVED = {
+    "LinearRanker": "linear",
+    "LightGBMRanker": "lightgbm",
+    "XGBoostRanker": "xgboost",
+    "CatBoostPairRanker": "catboost",
+    "TorchRanker": "torch",
+    "NewtonRanker": "newton",
+}
+
+
+def ranker_class(entry: Entry) -> Any:
+    """The class of a saved ranker, from what the manifest says of it."""
+    name = entry.text("class")
+    if name not in _SAVED:
+        raise entry.refuse("class", f"{show(name)}, which is none of {', '.join(_SAVED)}")
+    return getattr(import_module(f"pairity.rankers.{_SAVED[name]}"), name)
 
 
 def as_ranker(model: Any) -> Ranker:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import narwhals as nw
@@ -13,10 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from pairity.columns import show
 from pairity.exceptions import InputError
+from pairity.manifests import Entry, build
 from pairity.pairs import iter_weighted_pairs, n_weighted_pairs
 from pairity.queries import Queries, require_preferences
-from pairity.rankers._boosting import import_engine, read_evaluation_sets, refuse_unknown
-from pairity.rankers._estimators import PairRanker
+from pairity.rankers._boosting import (
+    EngineRanker,
+    import_engine,
+    read_evaluation_sets,
+    refuse_unknown,
+    unreadable,
+)
 
 _DATA_PARAMETERS = ("cat_features", "text_features", "embedding_features")
 _BINNING_PARAMETERS = (
@@ -36,7 +44,7 @@ _LOSSES = ("PairLogit", "PairLogitPairwise")
 _DEFAULT_LOSS = "YetiRank"
 
 
-class CatBoostPairRanker(PairRanker):
+class CatBoostPairRanker(EngineRanker):
     """A `CatBoostRanker`, trained by CatBoost on weighted pairs.
 
     Parameters
@@ -70,7 +78,9 @@ class CatBoostPairRanker(PairRanker):
     in every round, since a Pool that holds them binned trains another model, or none.
     """
 
-    raw_features = True
+    file_name = "ranker.cbm"
+    engine = ("catboost", "CatBoostRanker")
+    libraries = ("catboost",)
 
     def __init__(self, estimator: Any = None) -> None:
         self.estimator = estimator
@@ -114,6 +124,49 @@ class CatBoostPairRanker(PairRanker):
         threads = self.model_.get_param("thread_count") or -1
         scores = self.model_.predict(_readable(X), thread_count=threads)
         return np.asarray(scores, dtype=np.float64)
+
+    def _to_native(self) -> tuple[dict[str, Any], bytes]:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, self.file_name)
+            self.model_.save_model(str(path), format="cbm")
+            data = path.read_bytes()
+        best = self.best_iteration_
+        state = {
+            "best_iteration": None if best is None else int(best),
+            "n_threads": self.model_.get_param("thread_count"),
+        }
+        return state, data
+
+    def _from_native(self, state: Entry, data: bytes) -> None:
+        threads = state.setting("n_threads")
+        if threads is not None and type(threads) is not int:
+            raise state.refuse("n_threads", show(threads))
+        model = self._engine_class()(**({} if threads is None else {"thread_count": threads}))
+        try:
+            if not _is_cbm(data):
+                raise ValueError("it does not begin as CatBoost's files do")
+            model.load_model(blob=data)
+            n_features = len(model.feature_names_)
+        except Exception as error:
+            raise unreadable(self.file_name, error) from error
+        if n_features != self.n_features_in_:
+            raise unreadable(self.file_name, f"{n_features} features, not {self.n_features_in_}")
+        self.model_ = model
+        best = state.get("best_iteration")
+        self.best_iteration_ = None if best is None else state.whole("best_iteration")
+
+    @classmethod
+    def _make_estimator(cls, params: dict[str, Any], where: str) -> Any:
+        def rebuilt(**settings: Any) -> Any:
+            return cls._engine_class()().set_params(**settings)
+
+        rebuilt.__name__ = cls.engine[1]
+        return build(rebuilt, params, where)
+
+
+def _is_cbm(data: bytes) -> bool:
+    """Whether it begins with CatBoost's mark and the length of what follows, as its files do."""
+    return data[:4] == b"CBM1" and int.from_bytes(data[4:8], "little") <= len(data) - 8
 
 
 def _prepare(cb: Any, given: Any, fit_params: dict[str, Any]) -> Any:

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pairity.exceptions import InputError
 from pairity.losses import LambdaRank, Loss, as_loss
+from pairity.manifests import Entry, encode
 from pairity.queries import Queries
 from pairity.rankers._boosting import (
     Binned,
@@ -25,11 +26,13 @@ from pairity.rankers._boosting import (
     build_once,
     import_engine,
     own_estimator,
+    plain_dict,
     query_sizes,
     readable,
     refuse_idle,
     refuse_objective,
     refuse_unknown,
+    unreadable,
 )
 from pairity.rankers._estimators import read_features
 from pairity.threads import at_most
@@ -91,12 +94,39 @@ class LightGBMRanker(BoosterRanker):
     threads there are. Nothing is printed unless ``verbose`` says so.
     """
 
+    file_name = "ranker.txt"
+    engine = ("lightgbm", "LGBMRanker")
+    libraries = ("lightgbm",)
+
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_items,), by the trees up to the best iteration."""
         check_is_fitted(self, "booster_")
         features = _readable(read_features(self, X, raw=True))
         scores = self.booster_.predict(features, num_threads=self._n_threads)
         return np.asarray(scores, dtype=np.float64)
+
+    def _to_native(self) -> tuple[dict[str, Any], bytes]:
+        state = {
+            "best_iteration": int(self.best_iteration_),
+            "n_threads": int(self._n_threads),
+            "evals_result": encode(plain_dict(self.evals_result_), {}),
+        }
+        return state, self.booster_.model_to_string().encode()
+
+    def _from_native(self, state: Entry, data: bytes) -> None:
+        lgb = import_engine("lightgbm", "LightGBMRanker")
+        try:
+            if not data.startswith(b"tree\n"):
+                raise ValueError("it does not begin as LightGBM's text files do")
+            self.booster_ = lgb.Booster(model_str=data.decode())
+            n_features = self.booster_.num_feature()
+        except Exception as error:
+            raise unreadable(self.file_name, error) from error
+        if n_features != self.n_features_in_:
+            raise unreadable(self.file_name, f"{n_features} features, not {self.n_features_in_}")
+        self.best_iteration_ = state.whole("best_iteration")
+        self._n_threads = state.whole("n_threads")
+        self._read_evaluations(state)
 
     def _boosting(self) -> str:
         return str(_take(_given(self.estimator), _BOOSTING, "gbdt"))

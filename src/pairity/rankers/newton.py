@@ -3,29 +3,41 @@
 from __future__ import annotations
 
 import copy
+import io
+import zipfile
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
+from sklearn.base import clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from pairity.columns import show
-from pairity.exceptions import InputError, TrainingError
+from pairity.exceptions import InputError, ModelFileError, TrainingError
 from pairity.losses import Loss, as_loss
+from pairity.manifests import Entry, encode_array
 from pairity.pairs import total_weight
 from pairity.queries import Queries, require_preferences
-from pairity.rankers._boosting import Objective
+from pairity.rankers._boosting import Objective, import_engine, unreadable
 from pairity.rankers._estimators import PairRanker, read_features, remember_features
 
 Array = NDArray[np.float64]
 
 _LARGEST_STEP = 4.0  # of an item's score: beyond, the quadratic is no guide
 _HALVINGS = 5
+# Of scikit-learn's own, what skops does not trust by itself: arrays and numbers, and no functions.
+_TRUSTED = (
+    "sklearn._loss.loss.HalfTweedieLossIdentity",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
+    "sklearn.tree._tree.Tree",
+)
 
 
 class NewtonRanker(PairRanker):
@@ -85,6 +97,9 @@ class NewtonRanker(PairRanker):
     """
 
     raw_features = True
+    file_name = "ranker.skops"
+    wraps = "regressor"
+    libraries = ("scikit-learn", "skops")
 
     def __init__(
         self,
@@ -153,6 +168,46 @@ class NewtonRanker(PairRanker):
             scores += weight * np.asarray(estimator.predict(features), dtype=np.float64)
         return scores
 
+    def _encode_settings(self) -> dict[str, Any]:
+        return {**super()._encode_settings(), "regressor": None}  # it is in the file
+
+    @classmethod
+    def from_settings(cls, entry: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
+        """The ranker, not fitted."""
+        ranker = super().from_settings(entry, files, module)
+        ranker.regressor = _read_skops(files[cls.file_name])["regressor"]
+        return ranker
+
+    def _to_native(self) -> tuple[dict[str, Any], bytes]:
+        skops = import_engine("skops.io", "A saved scikit-learn regressor")
+        content = {"regressor": clone(self.regressor), "estimators": list(self.estimators_)}
+        try:
+            data: bytes = skops.dumps(content)
+            unknown = _unknown_types(skops, data)
+        except Exception as error:
+            raise ModelFileError(
+                f"skops cannot save {type(self.regressor).__name__} ({error}). Save its "
+                "estimators_ and weights_ by yourself."
+            ) from error
+        if unknown:
+            raise ModelFileError(
+                f"{type(self.regressor).__name__} holds {', '.join(unknown)}, which a file could "
+                "only bring back by running code. Use scikit-learn's own parts, or save its "
+                "estimators_ and weights_ by yourself."
+            )
+        state = {
+            "weights": encode_array(self.weights_),
+            "loss_curve": encode_array(np.array(self.loss_curve_, dtype=np.float64)),
+            "seed": int(self._seed),
+        }
+        return state, data
+
+    def _from_native(self, state: Entry, data: bytes) -> None:
+        self.estimators_ = _read_skops(data)["estimators"]
+        self.weights_ = state.array("weights", ((len(self.estimators_),),))
+        self.loss_curve_ = state.array("loss_curve").tolist()
+        self._seed = state.whole("seed")
+
     def _check_parameters(self) -> None:
         for name in ("n_estimators", "n_iter_no_change"):
             count: Any = getattr(self, name)
@@ -164,6 +219,39 @@ class NewtonRanker(PairRanker):
         tol: Any = self.tol
         if not _is_number(tol) or not 0.0 <= float(tol) < 1.0:
             raise InputError(f"tol is {show(tol)}; give a number from 0 up to 1, such as 1e-4.")
+
+
+def _unknown_types(skops: Any, data: bytes) -> list[str]:
+    """The types in a file that neither skops nor we know to be harmless."""
+    return sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED))
+
+
+def _read_skops(data: bytes) -> dict[str, Any]:
+    """The regressors of a saved ranker; only scikit-learn's own types are made."""
+    skops = import_engine("skops.io", "A saved scikit-learn regressor")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as parts:
+            if sum(part.file_size for part in parts.infolist()) > len(data):
+                raise ValueError("it would grow when it is unpacked")
+        unknown = _unknown_types(skops, data)
+        content = None if unknown else skops.loads(data, trusted=list(_TRUSTED))
+    except Exception as error:
+        raise unreadable(NewtonRanker.file_name, error) from error
+    if unknown:
+        raise ModelFileError(
+            f"{NewtonRanker.file_name} holds {', '.join(map(show, unknown))}, and pairity makes "
+            "nothing but NumPy's and scikit-learn's own types from a file. Load it only from "
+            "whom you trust, with skops.io.load(file, trusted=[...])."
+        )
+    if (
+        not isinstance(content, dict)
+        or set(content) != {"regressor", "estimators"}
+        or not is_regressor(content["regressor"])
+        or not isinstance(content["estimators"], list)
+        or not all(map(is_regressor, content["estimators"]))
+    ):
+        raise unreadable(NewtonRanker.file_name, "it holds no list of regressors")
+    return content
 
 
 class _MeanLoss:

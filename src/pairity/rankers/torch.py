@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -17,11 +17,12 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 from sklearn.utils.validation import check_is_fitted
 
 from pairity.columns import Features, show
-from pairity.exceptions import InputError, PairityError, TrainingError
+from pairity.exceptions import InputError, ModelFileError, PairityError, TrainingError
 from pairity.losses import Loss, as_loss
+from pairity.manifests import Entry, encode_array
 from pairity.pairs import cell_counts
 from pairity.queries import Queries, require_preferences
-from pairity.rankers._boosting import import_engine
+from pairity.rankers._boosting import import_engine, unreadable
 from pairity.rankers._estimators import PairRanker, read_features
 
 Array = NDArray[np.float64]
@@ -119,6 +120,10 @@ class TorchRanker(PairRanker):
     (600,)
     """
 
+    file_name = "ranker.safetensors"
+    wraps = "module"
+    libraries = ("torch", "safetensors")
+
     def __init__(
         self,
         module: Any,
@@ -194,6 +199,72 @@ class TorchRanker(PairRanker):
         torch = import_engine("torch", "TorchRanker")
         return _predict(torch, self.module_, read_features(self, X), torch.device("cpu"))
 
+    def _encode_settings(self) -> dict[str, Any]:
+        settings = super()._encode_settings()
+        if not isinstance(self.device, str):
+            settings["device"] = str(self.device)
+        return settings
+
+    @classmethod
+    def from_settings(cls, entry: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
+        """The ranker, not fitted, around the caller's module."""
+        torch = import_engine("torch", "TorchRanker")
+        if module is None or isinstance(module, type) or not isinstance(module, torch.nn.Module):
+            was = entry.setting("module")
+            given = "" if module is None else f" module is {show(module)}."
+            raise ModelFileError(
+                "A file holds the parameters of a PyTorch module, not its code (it was "
+                f"{getattr(was, 'what', show(was))}).{given} Make the module as it was made for "
+                "training and hand it in: load(path, module=my_module)."
+            )
+        ranker = super().from_settings(entry, files, module)
+        ranker.module = module
+        return ranker
+
+    def _to_native(self) -> tuple[dict[str, Any], bytes]:
+        torch = import_engine("torch", "TorchRanker")
+        tensors = import_engine("safetensors.torch", "A saved PyTorch module", extra="torch")
+        held = self.module_.state_dict()
+        for name, tensor in held.items():
+            if not isinstance(tensor, torch.Tensor):
+                raise ModelFileError(
+                    f"{name!r} in the module's state_dict() is no tensor but {show(tensor)}, which "
+                    "is not saved. Save module_ by yourself."
+                )
+        try:
+            data: bytes = tensors.save({k: v.detach().cpu().clone() for k, v in held.items()})
+        except Exception as error:
+            raise ModelFileError(
+                f"safetensors cannot save the module's parameters ({error}). Save module_ by "
+                "yourself."
+            ) from error
+        state = {
+            "seed": int(self._seed),
+            "n_epochs": int(self.n_epochs_),
+            "best_epoch": int(self.best_epoch_),
+            "loss_curve": encode_array(np.array(self.loss_curve_, dtype=np.float64)),
+            "validation_curve": encode_array(np.array(self.validation_curve_, dtype=np.float64)),
+        }
+        return state, data
+
+    def _from_native(self, state: Entry, data: bytes) -> None:
+        torch = import_engine("torch", "TorchRanker")
+        tensors = import_engine("safetensors.torch", "A saved PyTorch module", extra="torch")
+        try:
+            held = tensors.load(data)
+        except Exception as error:
+            raise unreadable(self.file_name, error) from error
+        module = copy.deepcopy(self.module)
+        if self.standardise:
+            layer = _standardiser(torch, self.n_features_in_, module)
+            module = torch.nn.Sequential(layer, module)
+        _set_parameters(module, held)
+        self.module_ = module.to("cpu").eval()
+        self._seed = state.whole("seed")
+        self.n_epochs_, self.best_epoch_ = state.whole("n_epochs"), state.whole("best_epoch")
+        self.loss_curve_ = state.array("loss_curve").tolist()
+        self.validation_curve_ = state.array("validation_curve").tolist()
+
     def _start(self, torch: Any, X: Features, previous: Any) -> Any:
         """A copy of the module, with a layer that standardises in front where that is wanted."""
         if self.warm_start and hasattr(previous, "module_"):
@@ -202,7 +273,7 @@ class TorchRanker(PairRanker):
         if not self.standardise:
             return module
         mean, variance = _moments(X)
-        layer = torch.nn.BatchNorm1d(X.shape[1], eps=0.0, affine=False, dtype=_dtype(torch, module))
+        layer = _standardiser(torch, X.shape[1], module)
         layer.running_mean.copy_(torch.from_numpy(mean))
         layer.running_var.copy_(torch.from_numpy(variance))
         return torch.nn.Sequential(layer, module)
@@ -266,6 +337,35 @@ class TorchRanker(PairRanker):
                 f"random_state is {show(self.random_state)}; give a whole number, a NumPy "
                 "RandomState or None."
             ) from error
+
+
+def _standardiser(torch: Any, n_features: int, module: Any) -> Any:
+    return torch.nn.BatchNorm1d(n_features, eps=0.0, affine=False, dtype=_dtype(torch, module))
+
+
+def _set_parameters(module: Any, held: dict[str, Any]) -> None:
+    """Give a module the parameters that were saved, where it is the one they are of."""
+    own, wrong = module.state_dict(), ""
+    for name in sorted(own.keys() ^ held.keys()):
+        there = "the file" if name in held else "the module"
+        wrong = wrong or f"only {there} has {show(name)}"
+    for name in sorted(own.keys() & held.keys()):
+        here, saved = (
+            f"{tuple(getattr(tensor, 'shape', ()))} {getattr(tensor, 'dtype', None)}"
+            for tensor in (own[name], held[name])
+        )
+        if here != saved:
+            wrong = wrong or f"{name!r} is {here} in the module and {saved} in the file"
+    try:
+        if not wrong:
+            module.load_state_dict(held)
+    except Exception as error:
+        wrong = str(error)
+    if wrong:
+        raise ModelFileError(
+            f"The module is not the one that was saved: {wrong}. Make it as it was made for "
+            "training, and hand it in: load(path, module=my_module)."
+        )
 
 
 @dataclass(frozen=True, eq=False)

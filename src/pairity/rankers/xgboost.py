@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
+from pairity.columns import show
 from pairity.exceptions import InputError
 from pairity.losses import LambdaRank, Logistic, Loss, as_loss
+from pairity.manifests import Entry, encode
 from pairity.queries import Queries
 from pairity.rankers._boosting import (
     Binned,
@@ -22,11 +24,13 @@ from pairity.rankers._boosting import (
     build_once,
     import_engine,
     own_estimator,
+    plain_dict,
     query_sizes,
     readable,
     refuse_idle,
     refuse_objective,
     refuse_unknown,
+    unreadable,
 )
 from pairity.rankers._estimators import read_features
 from pairity.threads import at_most
@@ -34,6 +38,7 @@ from pairity.threads import at_most
 _FIT_PARAMETERS = ("eval_set", "eval_qid", "eval_group", "verbose")
 _TRUNCATION = 32  # XGBoost's own, for the top-k pairs of rank:ndcg
 _LINEAR_GAINS = tuple(range(32))
+_READING = ("missing", "feature_types", "enable_categorical", "nthread")
 
 
 class XGBoostRanker(BoosterRanker):
@@ -67,6 +72,10 @@ class XGBoostRanker(BoosterRanker):
     its objective: XGBoost has no name for a custom one. Its scores are not touched by that.
     """
 
+    file_name = "ranker.ubj"
+    engine = ("xgboost", "XGBRanker")
+    libraries = ("xgboost",)
+
     def __sklearn_clone__(self) -> Self:
         # XGBoost draws from a RandomState whenever it is asked for its parameters: without a copy
         # every clone, and so every round, would have another seed.
@@ -84,6 +93,41 @@ class XGBoostRanker(BoosterRanker):
             data, output_margin=True, iteration_range=self._trees, validate_features=False
         )
         return np.asarray(scores, dtype=np.float64)
+
+    def _to_native(self) -> tuple[dict[str, Any], bytes]:
+        state = {
+            "best_iteration": int(self.best_iteration_),
+            "trees": [int(each) for each in self._trees],
+            "reading": encode(self._reading, {}),
+            "evals_result": encode(plain_dict(self.evals_result_), {}),
+        }
+        return state, bytes(self.booster_.save_raw("ubj"))
+
+    def _from_native(self, state: Entry, data: bytes) -> None:
+        xgb = import_engine("xgboost", "XGBoostRanker")
+        reading = state.setting("reading")
+        if not isinstance(reading, dict) or set(reading) != set(_READING):
+            raise state.refuse("reading", show(reading))
+        trees = [int(each) for each in state.array("trees", ((2,),))]
+        try:
+            if not data.startswith(b"{"):
+                raise ValueError("it does not begin as UBJSON files do")
+            self.booster_ = xgb.Booster({"nthread": reading["nthread"] or 0})
+            self.booster_.load_model(bytearray(data))
+            n_features = self.booster_.num_features()
+        except Exception as error:
+            raise unreadable(self.file_name, error) from error
+        if n_features != self.n_features_in_:
+            raise unreadable(self.file_name, f"{n_features} features, not {self.n_features_in_}")
+        self._reading, self._trees = reading, (trees[0], trees[1])
+        self.best_iteration_ = state.whole("best_iteration")
+        self._read_evaluations(state)
+
+    def _engine_params(self) -> dict[str, Any]:
+        # XGBoost draws a number from a RandomState whenever it is asked for its parameters.
+        copied = copy.copy(self.estimator)
+        copied.random_state = None
+        return {**copied.get_params(), "random_state": self.estimator.random_state}
 
     def _boosting(self) -> str:
         return str(getattr(self.estimator, "booster", None) or "gbtree")
@@ -184,12 +228,10 @@ def _lambdarank(params: dict[str, Any]) -> LambdaRank:
 
 def _reading(estimator: Any) -> dict[str, Any]:
     """How the estimator wants tables to be read."""
-    return {
-        "missing": estimator.missing,
-        "feature_types": estimator.feature_types,
-        "enable_categorical": estimator.enable_categorical,
-        "nthread": estimator.n_jobs,
-    }
+    values = (
+        estimator.missing, estimator.feature_types, estimator.enable_categorical, estimator.n_jobs,
+    )  # fmt: skip
+    return dict(zip(_READING, values, strict=True))
 
 
 def _binned(
