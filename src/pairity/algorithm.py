@@ -277,7 +277,7 @@ def reweight(
                         queries, weigher.table(lambda_), previous=model, **(fit_params or {})
                     )
                 model = fresh
-                scores = _scores(model, target)
+                scores = scores_of(model, target)
             violation = constraint.violation(target, scores)
             if not np.isfinite(violation[np.isfinite(unranked)]).all():
                 raise ConstraintError(
@@ -342,7 +342,7 @@ def _named_failures(ranker: Any, number: int, max_rounds: int, lambda_: Array) -
         ) from error
 
 
-def _scores(model: Any, target: Queries) -> Array:
+def scores_of(model: Any, target: Queries) -> Array:
     """What a fitted ranker predicts, checked: anybody may have written it."""
     scores = np.asarray(model.predict(target.X), dtype=np.float64)
     name = type(model).__name__

@@ -297,10 +297,10 @@ def audit(
         queries = queries.take(np.flatnonzero(queries.weight_of_query))
     require_groups(queries)
     require_preferences(queries)
-    cuts, named = _cuts(k), _named(constraints)
-    _require_sampling(confidence, n_resamples)
+    cuts, named = _cuts(k), name_constraints(constraints)
+    require_sampling(confidence, n_resamples)
     support = Support(queries)
-    measures = list(_measures(queries, numbers, cuts, _gain(gain, queries), support))
+    measures = list(_measures(queries, numbers, cuts, choose_gain(gain, queries), support))
     estimates = [means(measures, queries, support)] + [
         violation(constraint, label, queries, numbers, support)
         for label, constraint in named.items()
@@ -408,7 +408,8 @@ def _cuts(k: Any) -> tuple[int, ...]:
     return tuple(sorted({int(cut) for cut in given}))
 
 
-def _require_sampling(confidence: Any, n_resamples: Any) -> None:
+def require_sampling(confidence: Any, n_resamples: Any) -> None:
+    """Refuse what no interval can be made with."""
     if not isinstance(confidence, Real) or not 0.0 < float(confidence) < 1.0:
         raise InputError(
             f"confidence is {confidence!r}; give a number between 0 and 1, such as 0.95."
@@ -420,7 +421,8 @@ def _require_sampling(confidence: Any, n_resamples: Any) -> None:
         )
 
 
-def _gain(gain: str, queries: Queries) -> str:
+def choose_gain(gain: str, queries: Queries) -> str:
+    """The name of the gain: for "auto", the exponential one where labels are small grades."""
     if gain not in ("auto", *GAINS):
         names = ", ".join(map(repr, ("auto", *GAINS)))
         raise InputError(f"gain is {gain!r}. Choose one of {names}.")
@@ -431,7 +433,7 @@ def _gain(gain: str, queries: Queries) -> str:
     return "exponential" if grades else "linear"
 
 
-def _named(constraints: Any) -> dict[str, Constraint]:
+def name_constraints(constraints: Any) -> dict[str, Constraint]:
     """Constraints under their names; under their repr where several share a name."""
     if isinstance(constraints, str) or not isinstance(constraints, Sequence):
         constraints = [constraints]

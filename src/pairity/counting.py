@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.kernels import _group_end, _preferring
+from pairity.kernels import group_end, preferring
 
 SHORT = 500  # items; comparing all pairs of such lists is faster than sorting them
 _APART = 128  # entries of an array, at least; see pairity.loss_kernels
@@ -18,7 +18,7 @@ _FAST = {"reassoc", "contract", "nsz"}
 
 
 @njit(cache=True, nogil=True)
-def _add_lower(tree, upto, amount, row):
+def add_lower(tree, upto, amount, row):
     """Add `amount` times what a Fenwick tree holds below the level `upto`, for every group."""
     at = upto
     while at > 0:
@@ -28,7 +28,8 @@ def _add_lower(tree, upto, amount, row):
 
 
 @njit(cache=True, nogil=True)
-def _insert(tree, level, n_levels, group, amount):
+def insert(tree, level, n_levels, group, amount):
+    """Add an item of a label and a group to a Fenwick tree."""
     at = level + 1
     while at <= n_levels:
         tree[at, group] += amount
@@ -61,8 +62,8 @@ def _compare(n, s, start, code, by_group, weight, all_pairs, half, passed, sums)
     head = 0
     while head < n:
         k = code[by_group[head]]
-        end = _group_end(head, n, code, by_group)
-        last = end if all_pairs else _preferring(head, end, n, start, by_group)
+        end = group_end(head, n, code, by_group)
+        last = end if all_pairs else preferring(head, end, n, start, by_group)
         lowest = 0 if all_pairs else (start[by_group[head]] if last > head else n)
         for j in range(lowest, n):
             passed[j] = 0.0
@@ -109,15 +110,15 @@ def _sweep(n, s, level, code, weight, all_pairs, tree, sums):
             i = rising[r]
             upto = 1 if all_pairs else level[i]
             amount = 0.5 * weight[i] if tied else weight[i]
-            _add_lower(tree, upto, amount, sums[code[i]])
+            add_lower(tree, upto, amount, sums[code[i]])
         for r in range(head, end):
             i = rising[r]
-            _insert(tree, 0 if all_pairs else level[i], n_levels, code[i], weight[i])
+            insert(tree, 0 if all_pairs else level[i], n_levels, code[i], weight[i])
         if tied:
             for r in range(head, end):
                 i = rising[r]
                 upto = 1 if all_pairs else level[i]
-                _add_lower(tree, upto, 0.5 * weight[i], sums[code[i]])
+                add_lower(tree, upto, 0.5 * weight[i], sums[code[i]])
                 if all_pairs:  # an item makes no pair with itself
                     sums[code[i], code[i]] -= 0.5 * weight[i] * weight[i]
         head = end

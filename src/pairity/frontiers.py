@@ -20,8 +20,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from scipy import stats
 
-from pairity.audits import _named as name_constraints
-from pairity.audits import _require_sampling as require_sampling
+from pairity.audits import name_constraints, require_sampling
 from pairity.columns import show
 from pairity.constraints import CATALOGUE, Constraint
 from pairity.exceptions import InputError, PairityWarning

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.counting import _add_lower, _insert
-from pairity.kernels import _group_end, _preferring
+from pairity.counting import add_lower, insert
+from pairity.kernels import group_end, preferring
 
 SHORT = 1024  # items; all pairs of such lists are compared
 _APART = 128  # entries of an array, at least; see pairity.loss_kernels
@@ -53,8 +53,8 @@ def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, w, above, b
     head = 0
     while head < n:
         k = code[by_group[head]]
-        end = _group_end(head, n, code, by_group)
-        last = _preferring(head, end, n, start, by_group) if table[k].any() else head
+        end = group_end(head, n, code, by_group)
+        last = preferring(head, end, n, start, by_group) if table[k].any() else head
         if last > head:
             for j in range(start[by_group[head]], n):
                 w[j] = table[k, code[j]] * weight[j]
@@ -91,10 +91,10 @@ def _hinge_sorted(n, s, level, code, weight, table, margin, falling, tree, row, 
         i = falling[r]
         while passed < n and s[i] - s[falling[passed]] < margin:
             j = falling[passed]
-            _insert(tree, level[j], n_levels, code[j], weight[j])
+            insert(tree, level[j], n_levels, code[j], weight[j])
             passed += 1
         row[:] = 0.0
-        _add_lower(tree, level[i], weight[i], row)
+        add_lower(tree, level[i], weight[i], row)
         for k in range(row.size):
             above[i] += table[code[i], k] * row[k]
     tree[: n_levels + 1] = 0.0
@@ -103,10 +103,10 @@ def _hinge_sorted(n, s, level, code, weight, table, margin, falling, tree, row, 
         j = falling[r]
         while passed >= 0 and s[falling[passed]] - s[j] < margin:
             i = falling[passed]
-            _insert(tree, top - level[i], n_levels, code[i], weight[i])
+            insert(tree, top - level[i], n_levels, code[i], weight[i])
             passed -= 1
         row[:] = 0.0
-        _add_lower(tree, top - level[j], weight[j], row)
+        add_lower(tree, top - level[j], weight[j], row)
         for k in range(row.size):
             below[j] += table[k, code[j]] * row[k]
 

@@ -41,7 +41,7 @@ _inlined = njit(inline="always")
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _exponentials(n, middle, a, bits, scale):
+def exponentials(n, middle, a, bits, scale):
     """Replace ``a`` by ``exp(a - middle)``, for exponents within ±`WIDEST`; vectorised.
 
     exp(x) = 2^k · exp(r) with |r| ≤ ln 2 / 2 and a Taylor polynomial for exp(r), good to one unit
@@ -72,7 +72,7 @@ def _exponentials(n, middle, a, bits, scale):
 
 
 @_inlined
-def _group_end(head, n, code, by_group):
+def group_end(head, n, code, by_group):
     """The end of the group that begins at `head` in the listing by group."""
     k = code[by_group[head]]
     end = head + 1
@@ -82,7 +82,7 @@ def _group_end(head, n, code, by_group):
 
 
 @_inlined
-def _preferring(head, end, n, start, by_group):
+def preferring(head, end, n, start, by_group):
     """The end of those of the group's items that are preferred to anything."""
     last = head
     while last < end and start[by_group[last]] < n:
@@ -261,8 +261,8 @@ def _logistic_direct(
     head = 0
     while head < n:
         k = code[by_group[head]]
-        end = _group_end(head, n, code, by_group)
-        last = _preferring(head, end, n, start, by_group)
+        end = group_end(head, n, code, by_group)
+        last = preferring(head, end, n, start, by_group)
         if last > head:
             lowest = start[by_group[head]]
             _begin_items(lowest, n, k, table, code, weight, w, miss, curve)
@@ -324,8 +324,8 @@ def _loss_products(n, s, middle, widest, a, start, code, by_group, table, w, pro
     head = 0
     while head < n:
         k = code[by_group[head]]
-        end = _group_end(head, n, code, by_group)
-        last = _preferring(head, end, n, start, by_group)
+        end = group_end(head, n, code, by_group)
+        last = preferring(head, end, n, start, by_group)
         if last > head:
             lowest = start[by_group[head]]
             total = 0.0
@@ -422,7 +422,7 @@ def logistic(
             widest = highest - lowest
             if widest <= WIDEST:
                 middle = 0.5 * lowest + 0.5 * highest
-                _exponentials(n, middle, a, bits, scale)
+                exponentials(n, middle, a, bits, scale)
                 for i in range(n, n + LANES):
                     a[i] = 1.0
                 _logistic_direct(
@@ -466,8 +466,8 @@ def _product_direct(n, a, start, code, by_group, weight, table, vector, w, back,
     head = 0
     while head < n:
         k = code[by_group[head]]
-        end = _group_end(head, n, code, by_group)
-        last = _preferring(head, end, n, start, by_group)
+        end = group_end(head, n, code, by_group)
+        last = preferring(head, end, n, start, by_group)
         if last > head:
             lowest = start[by_group[head]]
             for j in range(lowest, n):
@@ -528,7 +528,7 @@ def hessian_product(
             result[i] = 0.0
         if start[b] < n:
             if highest - lowest <= WIDEST:
-                _exponentials(n, 0.5 * lowest + 0.5 * highest, a, bits, scale)
+                exponentials(n, 0.5 * lowest + 0.5 * highest, a, bits, scale)
                 _product_direct(
                     n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, v,
                     w, back, result,

@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.kernels import LANES, WIDEST, _exponentials, _group_end, _preferring
+from pairity.kernels import LANES, WIDEST, exponentials, group_end, preferring
 
 _FEW = 200  # items; ranks of such lists are found by counting
 _RUN = 12  # items; sorted by insertion before runs are merged
@@ -142,7 +142,7 @@ def sampled(
             h[i] = 0.0
         narrow = highest - lowest <= WIDEST
         if narrow and start[b] < n:
-            _exponentials(n, 0.5 * lowest + 0.5 * highest, a, bits, scale)
+            exponentials(n, 0.5 * lowest + 0.5 * highest, a, bits, scale)
         for i in range(n):
             lower = n - start[b + i]
             if lower == 0:
@@ -256,8 +256,8 @@ def _lambda_list(
     head = 0
     while head < n:
         group = code[by_group[head]]
-        end = _group_end(head, n, code, by_group)
-        last = _preferring(head, end, n, start, by_group)
+        end = group_end(head, n, code, by_group)
+        last = preferring(head, end, n, start, by_group)
         if last > head:
             for j in range(start[by_group[head]], n):
                 w[j] = table[group, code[j]] * weight[j]
@@ -351,7 +351,7 @@ def lambdarank(
                 a[i] = sigma * (s[i] - middle) if narrow else 0.0
                 z[i] = s[i] if distances else 0.0
             if narrow:
-                _exponentials(n, 0.0, a, bits, scale)
+                exponentials(n, 0.0, a, bits, scale)
             n_top = 0
             for i in range(n):
                 passed[i] = n_top

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from pairity.algorithm import _scores, make_weigher
+from pairity.algorithm import make_weigher, scores_of
 from pairity.columns import show
 from pairity.constraints import Constraint, worst_gap
 from pairity.exceptions import InputError, MissingExtraError, PairityError, TrainingError
@@ -378,7 +378,7 @@ class _Trainer:
 
 def _figures(model: Any, constraint: Constraint, queries: Queries) -> tuple[float, float]:
     """Violation and AUC."""
-    scores = _scores(model, queries)
+    scores = scores_of(model, queries)
     return worst_gap(constraint.violation(queries, scores)), mean_auc(scores, queries)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.audits import _gain as ndcg_gain
+from pairity.audits import choose_gain
 from pairity.columns import as_numbers, show
 from pairity.constraints import Constraint
 from pairity.exceptions import InputError, PairityWarning
@@ -243,7 +243,7 @@ def _utility(queries: Queries, copies: Copies) -> Iterator[Measure]:
     pairs = Support(queries).all_pairs()
     by_copy = ratio(sums, cell_counts(held).sum(axis=(1, 2)))
     yield Measure("auc", copies.expectation(by_copy, queries.n_queries), pairs)
-    by_copy = ndcg(held, scores, k=10, gain=ndcg_gain("auto", queries))
+    by_copy = ndcg(held, scores, k=10, gain=choose_gain("auto", queries))
     yield Measure("ndcg@10", copies.expectation(by_copy, queries.n_queries))
 
 

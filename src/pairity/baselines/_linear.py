@@ -14,7 +14,7 @@ from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.exceptions import ConstraintError, InputError
 from pairity.queries import Queries, require_groups, require_preferences
 from pairity.rankers._products import one_blas_thread, times, transposed_times
-from pairity.rankers.linear import _standard_deviations
+from pairity.rankers.linear import standard_deviations
 
 Array = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ class StandardFeatures:
             raise InputError("The queries have no features. Build them with X.")
         require_preferences(queries)
         require_groups(queries)
-        return cls(queries.X, _standard_deviations(queries))
+        return cls(queries.X, standard_deviations(queries))
 
     def scores(self, beta: Array) -> Array:
         """Scores of the items from coefficients of the scaled features."""
