@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import warnings
+import zipfile
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
@@ -17,7 +19,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from sklearn.utils.validation import check_is_fitted
 
 from pairity.columns import Features
-from pairity.exceptions import ConvergenceWarning, InputError
+from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
+from pairity.manifests import Entry, encode_number
 from pairity.pairs import pairwise_hessian_product, pairwise_logistic, total_weight
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._estimators import PairRanker, read_features
@@ -29,6 +32,7 @@ _ROUNDING = 1e-7  # below about this gradient the loss no longer tells two point
 _BLOCK_ENTRIES = 100_000  # of a centred copy, made block by block: small enough for the cache
 _WHITENING_ENTRIES = 4_000_000  # of the dense part of X that it is estimated from, at most
 _WHITENING_ROWS = 100  # rows per feature that the preconditioner is estimated from
+_ARRAYS = ("coef", "beta", "scale")  # of a saved ranker
 
 
 class LinearRanker(PairRanker):
@@ -77,6 +81,8 @@ class LinearRanker(PairRanker):
     >>> bool(ranker.coef_[0] > 0)
     True
     """
+
+    file_name = "ranker.npz"
 
     def __init__(self, alpha: float = 1e-4, *, tol: float = 1e-6, max_iter: int = 1000) -> None:
         self.alpha = alpha
@@ -153,6 +159,23 @@ class LinearRanker(PairRanker):
         with one_blas_thread:
             return times(read_features(self, X), self.coef_)
 
+    def _to_native(self) -> tuple[dict[str, Any], bytes]:
+        file = io.BytesIO()
+        np.savez(file, coef=self.coef_, beta=self._beta, scale=self._scale)
+        state = {
+            "loss": encode_number(self.loss_),
+            "n_iter": int(self.n_iter_),
+            "n_evaluations": int(self.n_evaluations_),
+        }
+        return state, file.getvalue()
+
+    def _from_native(self, state: Entry, data: bytes) -> None:
+        arrays = _read_arrays(data, self.n_features_in_)
+        self.coef_, self._beta, self._scale = (arrays[name] for name in _ARRAYS)
+        self.loss_ = state.number("loss")
+        self.n_iter_ = state.whole("n_iter")
+        self.n_evaluations_ = state.whole("n_evaluations")
+
     def _check_parameters(self) -> None:
         alpha: Any = self.alpha
         if not isinstance(alpha, Real) or not 0.0 <= float(alpha) < np.inf:
@@ -163,6 +186,28 @@ class LinearRanker(PairRanker):
         max_iter: Any = self.max_iter
         if not isinstance(max_iter, Integral) or int(max_iter) < 1:
             raise InputError(f"max_iter is {max_iter!r}; give a whole number of at least 1.")
+
+
+def _read_arrays(data: bytes, n_features: int) -> dict[str, NDArray[np.float64]]:
+    """The arrays of a saved ranker; objects, and more than the file can hold, are refused."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as parts:
+            fits = sum(part.file_size for part in parts.infolist()) <= len(data)
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            right = fits and sorted(file.files) == sorted(_ARRAYS)
+            arrays = {name: file[name] for name in _ARRAYS} if right else {}
+    except Exception as error:  # zipfile and NumPy raise a dozen kinds
+        raise ModelFileError(
+            f"{LinearRanker.file_name} is no file of NumPy arrays that can be read ({error}). Get "
+            "the model again from where it was saved."
+        ) from error
+    shapes = {(array.shape, array.dtype.str) for array in arrays.values()}
+    if shapes != {((n_features,), "<f8")} or not np.isfinite(arrays["coef"]).all():
+        raise ModelFileError(
+            f"{LinearRanker.file_name} does not hold {', '.join(_ARRAYS)} with one number for each "
+            f"of {n_features} features. Get the model again from where it was saved."
+        )
+    return arrays
 
 
 class _Problem:
