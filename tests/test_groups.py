@@ -338,3 +338,24 @@ def test_quantiles_of_any_numbers(values, n_groups):
     codes, encoded = encode(groups)
     assert len(encoded) == len(names)
     assert codes.count(len(names)) == sum(absent)
+
+
+@pytest.mark.parametrize(
+    ("shares", "names", "sizes"),
+    [
+        ((0.3,), ("≤ 3", "> 3"), [3, 7]),
+        ([0.1, 0.7], ("≤ 1", "> 1 to 7", "> 7"), [1, 6, 3]),
+        (np.array([0.25, 0.5, 0.75]), ("≤ 3", "> 3 to 5", "> 5 to 8", "> 8"), [3, 2, 3, 2]),
+    ],
+)
+def test_quantile_groups_of_given_shares(shares, names, sizes):
+    """The value at which the share is reached is the lower group's last: 0.3 of ten is the third."""
+    codes, found = encode_groups(quantile_groups(np.arange(1, 11), shares), 10)
+    assert found == names
+    assert np.bincount(codes).tolist() == sizes
+
+
+@pytest.mark.parametrize("shares", [(), (0.0,), (0.5, 0.5), (0.7, 0.3), (1.0,), ("a",)])
+def test_quantile_groups_refuses_other_shares(shares):
+    with pytest.raises(InputError):
+        quantile_groups([1, 2, 3], shares)

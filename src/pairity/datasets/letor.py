@@ -29,7 +29,7 @@ _BLOCK = 2**20  # bytes read at a time, for each thread
 _LONGEST_LINE = 2**26
 _CHUNK = 2**26  # bytes of a dense chunk; so large a one goes back to the system when it is freed
 _THIN = 200  # a dense matrix with more cells for each entry is refused, if it is large at all
-_LARGE = 2**28
+_LARGE = 2**26  # bytes
 _BOM = b"\xef\xbb\xbf"
 
 
