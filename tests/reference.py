@@ -1,5 +1,7 @@
 """Slow, obvious versions of what the kernels do: every pair written out."""
 
+from functools import cache
+
 import numpy as np
 from hypothesis import strategies as st
 from scipy.special import expit
@@ -54,6 +56,54 @@ def cell_sums(scores, queries, *, kind="preference", soft=False):
     np.add.at(sums, where, label * pair_weight(queries, i, j))
     np.add.at(counts, where, pair_weight(queries, i, j))
     return sums, counts
+
+
+@cache
+def expected_swap(places, others, k):
+    """The mean of |D_a - D_b|, 0 unless a or b is below k, over where two items may stand."""
+    a, b = np.meshgrid(places, others, indexing="ij")
+    change = np.abs(1 / np.log2(2.0 + a) - 1 / np.log2(2.0 + b)) * (np.minimum(a, b) < k)
+    return change[a != b].mean()
+
+
+def lambdarank(loss, scores, queries, table, places=None):
+    """Gradient and Hessian; `places` are the positions an item may have, those of its ties."""
+    i, j = pairs_of(queries)
+    gains = 2.0 ** np.arange(31) - 1 if loss.gains is None else np.array(loss.gains)
+    gain = gains[queries.y.astype(int)]
+    same = queries.query[:, None] == queries.query
+    if places is None:
+        above = (same & (scores > scores[:, None])).sum(axis=1)
+        level = (same & (scores == scores[:, None])).sum(axis=1)
+        places = [range(lo, lo + n) for lo, n in zip(above, level, strict=True)]
+    swap = [expected_swap(places[at], places[to], loss.k) for at, to in zip(i, j, strict=True)]
+    delta, d = (gain[i] - gain[j]) * np.array(swap, dtype=float), scores[i] - scores[j]
+    ideal, spread = np.zeros(queries.n_queries), np.zeros(queries.n_queries)
+    for q in range(queries.n_queries):
+        rows = queries.query == q
+        first = np.sort(gain[rows])[::-1][: loss.k]
+        ideal[q] = np.sum(first / np.log2(2 + np.arange(len(first))))
+        spread[q] = np.ptp(scores[rows])
+    q = queries.query[i]
+    delta = np.divide(delta, ideal[q], out=np.zeros(len(i)), where=ideal[q] > 0)
+    if loss.normalise:
+        delta = np.where(spread[q] > 0, delta / (0.01 + np.abs(d)), delta)
+    with np.errstate(over="ignore"):
+        p = expit(-loss.sigma * d)
+    force = loss.sigma * delta * p
+    curve = loss.sigma * force * expit(loss.sigma * d)
+    if loss.normalise:
+        total = np.bincount(q, 2 * force, queries.n_queries)
+        total[total == 0] = 1.0
+        factor = (np.log1p(total) / np.log(2) / total)[q]
+        force, curve = force * factor, curve * factor
+    w = queries.pad(table)[queries.group[i], queries.group[j]] * pair_weight(queries, i, j)
+    w = w * queries.weight_of_query[q]
+    gradient, hessian = np.zeros(queries.n_items), np.zeros(queries.n_items)
+    for at, sign in ((i, -1), (j, 1)):
+        np.add.at(gradient, at, sign * w * force)
+        np.add.at(hessian, at, w * curve)
+    return gradient, hessian
 
 
 SIZES = {

@@ -14,9 +14,10 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.tree import DecisionTreeRegressor
 from threadpoolctl import threadpool_limits
 
+import reference
 from pairity import InputError, LinearRanker
 from pairity.exceptions import ContractError, PairityError
-from pairity.losses import Sampled
+from pairity.losses import LambdaRank, Sampled
 from pairity.rankers.catboost import CatBoostPairRanker
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.rankers.newton import NewtonRanker
@@ -56,6 +57,14 @@ def logistic_by_pairs(queries):
     return derivatives
 
 
+def lambdarank_by_pairs(queries, k):
+    def derivatives(scores, _data=None):
+        loss, ones = LambdaRank(k=k), np.ones((queries.n_groups, queries.n_groups))
+        return reference.lambdarank(loss, scores.astype(float), queries, ones)
+
+    return derivatives
+
+
 def plain_linear(queries, alpha=1e-4):
     i, j = all_pairs(queries)
     scale = queries.X.std(axis=0)
@@ -67,7 +76,6 @@ def plain_linear(queries, alpha=1e-4):
 
 # --- the catalogue ------------------------------------------------------------------------------
 
-BY_ROW = {"row order": "LambdaRank ranks items of equal score in the order of their rows"}
 BOOTSTRAP = {
     "row order": "rows are drawn at random, by number",
     "whole weights": "copies of a row are drawn apart",
@@ -85,12 +93,10 @@ def lightgbm(loss, lacks=(), **params):
     given = lgb.LGBMRanker(n_estimators=20, n_jobs=1, random_state=0, **params)
 
     def plain(queries):
-        if loss is None:
-            sizes = np.bincount(queries.query)
-            own = lgb.LGBMRanker(**given.get_params(), verbose=-1)
-            return own.fit(queries.X, queries.y, group=sizes).predict(queries.X)
         settings = {**params, "num_threads": 1, "verbosity": -1, "seed": 0}
-        settings["objective"] = logistic_by_pairs(queries)
+        settings["objective"] = (
+            lambdarank_by_pairs(queries, 30) if loss is None else logistic_by_pairs(queries)
+        )
         data = lgb.Dataset(queries.X, queries.y)
         return lgb.train(settings, data, num_boost_round=20).predict(queries.X)
 
@@ -105,10 +111,11 @@ def xgboost(lacks=(), *, loss=None, **params):
     def plain(queries):
         data = xgb.DMatrix(queries.X, queries.y)
         settings = {"nthread": 1, "base_score": 0.0, "tree_method": "hist"}
-        booster = xgb.train(settings, data, 20, obj=logistic_by_pairs(queries))
+        slow = logistic_by_pairs(queries) if params else lambdarank_by_pairs(queries, 32)
+        booster = xgb.train(settings, data, 20, obj=slow)
         return booster.predict(data, output_margin=True)
 
-    has_plain = params == {"objective": "rank:pairwise"}
+    has_plain = loss is None and params in ({}, {"objective": "rank:pairwise"})
     return XGBoostRanker(given, loss=loss), plain if has_plain else None, dict(lacks)
 
 
@@ -156,7 +163,7 @@ def newton(regressor, **params):
 CATALOGUE = {
     "linear": lambda: (LinearRanker(), plain_linear, {}),
     "lightgbm": lambda: lightgbm("logistic"),
-    "lightgbm lambdarank": lambda: lightgbm(None, BY_ROW),
+    "lightgbm lambdarank": lambda: lightgbm(None),
     "lightgbm hinge": lambda: lightgbm("hinge"),
     "lightgbm bpr": lambda: lightgbm("bpr"),
     "lightgbm three draws": lambda: lightgbm(Sampled(n_pairs=3), DRAWS),
@@ -165,7 +172,7 @@ CATALOGUE = {
         "logistic", BOOTSTRAP, subsample=0.7, subsample_freq=1, min_child_samples=5
     ),
     "xgboost rank:pairwise": lambda: xgboost(objective="rank:pairwise"),
-    "xgboost rank:ndcg": lambda: xgboost(BY_ROW),
+    "xgboost rank:ndcg": lambda: xgboost(),
     "xgboost hinge": lambda: xgboost(loss="hinge"),
     "xgboost exact": lambda: xgboost(objective="rank:pairwise", tree_method="exact"),
     "xgboost approx": lambda: xgboost(objective="rank:pairwise", tree_method="approx"),

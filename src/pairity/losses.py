@@ -312,12 +312,14 @@ class LambdaRank:
 
     Notes
     -----
-    With W = 1 and no weights these are LightGBM's own numbers (up to its rounding to float32 and
-    its table of the logistic function). S is summed *without* the table and the weights: it is a
-    matter of the list, W = 1 or not, and so the derivatives stay linear in W.
+    With W = 1, no weights and no ties these are LightGBM's own numbers (up to its rounding to
+    float32 and its table of the logistic function). S is summed *without* the table and the
+    weights: it is a matter of the list, W = 1 or not, and so the derivatives stay linear in W.
 
-    Items with equal scores are ranked in the order of their rows, as LightGBM does; apart from
-    that the order of rows makes no difference. An item of weight 0 still takes up its rank.
+    Where scores tie, |d(r_i) − d(r_j)|, 0 unless min(r_i, r_j) < k, is its exact expectation over
+    all orders of the tied items, so that the order of rows makes no difference, not even before
+    the first tree, when all scores tie. (LightGBM ranks tied items in the order of their rows.) An
+    item of weight 0 still takes up its rank.
 
     There is no ``value``: ranks change with the scores, and the gradient is that of no function of
     them. To follow the training, measure NDCG.
@@ -334,7 +336,7 @@ class LambdaRank:
     >>> import numpy as np
     >>> from pairity import Queries
     >>> from pairity.losses import LambdaRank
-    >>> queries = Queries.from_arrays(None, [0, 1], qid=[0, 0])  # the wrong one comes first
+    >>> queries = Queries.from_arrays(None, [0, 1], qid=[0, 0])
     >>> gradient, hessian = LambdaRank(normalise=False).derivatives(
     ...     np.zeros(2), queries, np.ones((0, 0))
     ... )

@@ -102,8 +102,8 @@ def check_ranker(
     missing groups
         Pairs with an item of unknown group weigh 1, as if it were a group with ones in the table.
     row order
-        Shuffled rows, the queries mixed, give every item the same score. Losses that break ties by
-        row (LambdaRank) and draws by row do not have this property.
+        Shuffled rows, the queries mixed, give every item the same score. Draws by row do not have
+        this property.
     clone
         `sklearn.base.clone` of a fitted ranker has the same parameters, is not fitted, and fits to
         the same scores.
