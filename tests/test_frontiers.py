@@ -610,6 +610,22 @@ def test_one_panel(swept, pyplot):
         sweep(by_hand(), QUERIES, n_resamples=0).plot(on="validation")
 
 
+@pytest.mark.parametrize("constraint", [None, "inter"])
+def test_the_legend_fits_the_figure_and_the_points_fill_it(swept, pyplot, constraint):
+    figure = swept.plot(constraint)
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.x1
+    for axis in figure.axes:
+        shown = swept.points
+        fairness = [1 - point.test[axis.get_title()].value for point in shown]
+        low, high = axis.get_xlim()
+        assert low < min(fairness)
+        assert max(fairness) < high
+        assert high < 1.1
+
+
 def test_more_methods_than_colours(pyplot):
     made = frontier(*(run(f"m{at}", 0.5 + at / 50, at / 50) for at in range(10)))
     figure = made.plot()

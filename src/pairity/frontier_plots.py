@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
+import numpy as np
+
 from pairity.exceptions import MissingExtraError
 from pairity.figures import Figure
 
@@ -16,6 +18,7 @@ STYLES = (
 )  # fmt: skip
 NAMES = {"auc": "AUC", "ndcg@10": "NDCG@10"}
 _LEGEND_COLUMNS = 4
+_ENTRY, _LETTER = 0.6, 0.08  # inches that an entry of the legend takes, and each of its letters
 
 Drawn = tuple[str, bool, Figure, Figure, bool]
 
@@ -40,32 +43,57 @@ def plot_panels(panels: Mapping[str, Sequence[Drawn]], *, utility: str, ax: Any 
         for method, needs_group, *_ in points:
             methods.setdefault(method, needs_group)
     styles = {name: STYLES[at % len(STYLES)] for at, name in enumerate(methods)}
+    handles = _handles(styles, methods)
     if ax is None:
-        figure, axes = _figure(len(panels), len(methods))
+        width = max(3.4 * len(panels), 5.0)
+        columns = _columns([str(handle.get_label()) for handle in handles], width)
+        figure, axes = _figure(len(panels), width, ceil(len(handles) / columns))
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     else:
         figure, axes = ax.figure, [ax]
+        ax.legend(handles=handles)
     for at, (axis, (name, points)) in enumerate(zip(axes, panels.items(), strict=True)):
         _panel(axis, points, styles)
         axis.set_title(name)
         axis.set_xlabel("fairness (1 − violation)")
         if at == 0:
             axis.set_ylabel(NAMES.get(utility, utility))
-    handles = _handles(styles, methods)
-    if ax is None:
-        figure.legend(handles=handles, loc="outside lower center", ncols=_LEGEND_COLUMNS)
-    else:
-        ax.legend(handles=handles)
+        axis.set_xlim(_view([(1.0 - violation.value, violation) for _, _, violation, *_ in points]))
+    shown = [point for points in panels.values() for point in points]
+    axes[0].set_ylim(_view([(useful.value, useful) for *_, useful, _ in shown]))
     return figure
 
 
-def _figure(n_panels: int, n_methods: int) -> tuple[Any, Any]:
-    pyplot = _matplotlib("pyplot")
-    height = 3.2 + 0.2 * ceil((n_methods + 1) / _LEGEND_COLUMNS)
-    figure, axes = pyplot.subplots(
-        1, n_panels, figsize=(max(3.4 * n_panels, 5.0), height), sharey=True, squeeze=False,
+def _figure(n_panels: int, width: float, n_rows: int) -> tuple[Any, Any]:
+    figure, axes = import_matplotlib("pyplot").subplots(
+        1, n_panels, figsize=(width, 3.2 + 0.2 * n_rows), sharey=True, squeeze=False,
         layout="constrained",
     )  # fmt: skip
     return figure, axes[0]
+
+
+def _columns(labels: Sequence[str], width: float) -> int:
+    """As many columns of the legend as there is room for; the first have an entry more."""
+    sizes = [_ENTRY + _LETTER * len(label) for label in labels]
+    for columns in range(min(_LEGEND_COLUMNS, len(labels)), 1, -1):
+        if sum(part.max() for part in np.array_split(sizes, columns)) <= width:
+            return columns
+    return 1
+
+
+def _view(shown: Sequence[tuple[float, Figure]]) -> tuple[float, float] | None:
+    """From where to where an axis goes: all points, and an interval of the usual length.
+
+    A few very long intervals run out of the frame rather than squeeze all points into a corner.
+    """
+    if not shown:
+        return None
+    values = [value for value, _ in shown]
+    halves = sorted((f.high - f.low) / 2 if f.high == f.high else 0.0 for _, f in shown)
+    low, high = min(values), max(values)
+    room = max(0.08 * (high - low), halves[len(halves) // 2], 0.005)
+    low -= room
+    return low, min(high + room, 1.0 + 0.04 * (1.0 - low))  # nothing is above 1
 
 
 def _panel(axis: Any, points: Sequence[Drawn], styles: Mapping[str, tuple[str, str]]) -> None:
@@ -100,7 +128,7 @@ def _bars(value: float, low: float, high: float) -> list[list[float]] | None:
 
 
 def _handles(styles: Mapping[str, tuple[str, str]], methods: Mapping[str, bool]) -> list[Any]:
-    line = _matplotlib("lines").Line2D
+    line = import_matplotlib("lines").Line2D
     handles = [
         line([], [], color=colour, marker=marker, linestyle="none",
              label=f"{name} (reads groups)" if methods[name] else name)
@@ -109,7 +137,8 @@ def _handles(styles: Mapping[str, tuple[str, str]], methods: Mapping[str, bool])
     return [*handles, line([], [], color="0.5", linewidth=1.0, label="Pareto front")]
 
 
-def _matplotlib(module: str) -> Any:
+def import_matplotlib(module: str) -> Any:
+    """A part of Matplotlib, or an error that says how to get it."""
     from importlib import import_module
 
     try:
