@@ -275,7 +275,8 @@ def reweight_items(
         warnings.warn(
             f"{outcome} Violation of {constraint} on {int(seen.sum())} items: "
             f"{rounds[0].worst:.5g} without weights, {best[0].worst:.5g} in round "
-            f"{best[0].number} of {n_rounds}, against a tolerance of {tolerance:g}.",
+            f"{best[0].number} of {n_rounds}, against a tolerance of {tolerance:g}. A tolerance of "
+            f"{best[0].worst:.3g} is met; else raise n_rounds.",
             TargetNotReachedWarning,
             stacklevel=2,
         )

@@ -53,6 +53,7 @@ Array = NDArray[np.float64]
 
 _DECAY = 100.0  # steps after which the step sizes begin to fall
 _NO_BETTER_THAN_CHANCE = 0.5
+_NOT_MET = 0.01  # above the slack: hard violations move in steps, and seldom are exactly there
 
 
 def lagrangian(
@@ -107,6 +108,10 @@ def lagrangian(
     This is what the authors' published experiments do. With `rank_objective`, candidates are ranked
     by their error as well, each has the worse of its two ranks, and the least of those is taken:
     the library's default, which trades some violation for utility.
+
+    *Not met.* A best iterate more than 0.01 above the slack is warned of, with the slack that it
+    meets. Training that ends no better than chance is repeated with more slack, as `raise_slack`
+    says.
 
     *Averages.* With ``average="pair"`` hinge and constraint weigh pairs alike. With
     ``average="query"`` the error is a mean over queries as well, and so are the cells: pairs of a
@@ -339,6 +344,15 @@ def _fit(queries: Queries, settings: _Settings) -> LagrangianScorer:
             f"With a slack of {settings.slack:g} the Lagrangian method ended no better than "
             f"chance. The slack was raised to {slack:g}: violation {found.violation:.3f}, error "
             f"{found.error:.3f}.",
+            TargetNotReachedWarning,
+            stacklevel=3,
+        )
+    elif found.violation > slack + _NOT_MET:
+        warnings.warn(
+            f"None of {len(found.errors)} steps met {settings.constraint!r} with a slack of "
+            f"{slack:g}: the best exceeds it by {found.violation - slack:.3g}, with an error of "
+            f"{found.error:.3f}. A slack of {found.violation:.3g} is met; else raise n_steps, or "
+            "look for what the features cannot express.",
             TargetNotReachedWarning,
             stacklevel=3,
         )
