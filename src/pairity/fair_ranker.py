@@ -397,9 +397,10 @@ class FairRanker(RankingEstimator):
     def to_files(self) -> Stored:
         """What the model is saved as; see `save`."""
         check_is_fitted(self, "ranker_")
-        if not hasattr(self.ranker_, "to_files"):
+        if type(self) is not FairRanker or not hasattr(self.ranker_, "to_files"):
+            unknown = self if type(self) is not FairRanker else self.ranker_
             raise ModelFileError(
-                f"{type(self.ranker_).__name__} is no ranker that pairity knows how to save. Save "
+                f"{type(unknown).__name__} is no ranker that pairity knows how to save. Save "
                 "ranker_ by yourself, and the weights with pair_weights_.to_json()."
             )
         inner = self.ranker_.to_files()

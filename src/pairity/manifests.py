@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity.columns import show
-from pairity.exceptions import InputError, ModelFileError, PairityError
+from pairity.exceptions import InputError, MissingExtraError, ModelFileError, PairityError
 
 Known = Mapping[str, type]
 
@@ -201,6 +201,8 @@ def build(kind: Any, settings: Mapping[str, Any], where: str) -> Any:
     """An object from its settings; what its constructor refuses is the file's fault."""
     try:
         return kind(**settings)
+    except MissingExtraError:
+        raise
     except PairityError as error:
         raise _malformed(where, f"settings of {kind.__name__} that it refuses: {error}") from error
     except Exception as error:  # an engine's own, of whatever kind

@@ -65,7 +65,7 @@ def write_model(
 
 
 def _pretty(value: Any, margin: str = "\n") -> str:
-    """JSON for people to read: one key a line, and each list on one line unless objects are in it."""
+    """JSON for people to read: a key a line, a list on one line unless it holds objects."""
     inner = margin + "  "
     if isinstance(value, dict) and value:
         each = [f"{json.dumps(key)}: {_pretty(part, inner)}" for key, part in value.items()]
@@ -150,11 +150,6 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Entry, dict[str, bytes]]:
     for name in listed.values:
         entry = listed.entry(name)
         data = _read(folder / name, entry.whole("size"))
-        if len(data) != entry.whole("size"):
-            raise ModelFileError(
-                f"{str(folder / name)!r} does not have the {entry.whole('size')} bytes its "
-                f"manifest states: it was cut off or changed. {_AGAIN}"
-            )
         if _sha256(data) != entry.text("sha256"):
             raise ModelFileError(
                 f"{str(folder / name)!r} was changed since it was saved: its SHA-256 is not that "
@@ -176,11 +171,8 @@ def _read_manifest(folder: Path) -> Entry:
             f"{str(folder)!r} is no saved model: there is no {MANIFEST} in it. Give the folder "
             "that a model was saved to with save()."
         )
-    data = _read(path, _LARGEST_MANIFEST)
-    if len(data) > _LARGEST_MANIFEST:
-        raise ModelFileError(f"{str(path)!r} is too large to be a manifest. {_AGAIN}")
     try:
-        read = json.loads(data.decode("utf-8"), object_pairs_hook=_each_once)
+        read = json.loads(_read(path).decode("utf-8"), object_pairs_hook=_each_once)
     except (ValueError, RecursionError) as error:
         raise ModelFileError(
             f"{str(path)!r} is no JSON, so it was cut off or changed ({error}). {_AGAIN}"
@@ -211,8 +203,9 @@ def _require_version(manifest: Entry, path: Path) -> None:
         import pairity
 
         raise ModelFileError(
-            f"{str(path)!r} has format version {version}, and this pairity ({pairity.__version__}) reads "
-            f"up to {VERSION}. Update it: pip install --upgrade pairity"
+            f"{str(path)!r} has format version {version}, and this pairity "
+            f"({pairity.__version__}) reads up to {VERSION}. Update it: pip install --upgrade "
+            "pairity"
         )
     if version < 1:
         raise manifest.refuse("format_version", f"{version}")
@@ -225,18 +218,25 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return read
 
 
-def _read(path: Path, size: int) -> bytes:
-    """The bytes of a plain file, one more than `size` at most."""
+def _read(path: Path, size: int | None = None) -> bytes:
+    """The bytes of a plain file, of this size."""
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
+        found = os.lstat(path)
+        if not stat.S_ISREG(found.st_mode):
             raise ModelFileError(
                 f"{str(path)!r} is a link or something else that is no plain file. {_AGAIN}"
             )
-        with path.open("rb") as file:
-            return file.read(size + 1)
+        if size is None and found.st_size > _LARGEST_MANIFEST:
+            raise ModelFileError(f"{str(path)!r} is too large to be a manifest. {_AGAIN}")
+        if size is not None and found.st_size != size:
+            raise ModelFileError(
+                f"{str(path)!r} has {found.st_size} bytes, and {size} by its manifest: it was cut "
+                f"off or changed. {_AGAIN}"
+            )
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise ModelFileError(f"{str(path)!r} is missing. {_AGAIN}") from error
-    except (OSError, OverflowError, MemoryError) as error:
+    except (OSError, MemoryError) as error:
         raise ModelFileError(f"{str(path)!r} cannot be read: {error}.") from error
 
 

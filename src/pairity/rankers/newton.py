@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone, is_regressor
+from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
@@ -30,13 +30,16 @@ Array = NDArray[np.float64]
 
 _LARGEST_STEP = 4.0  # of an item's score: beyond, the quadratic is no guide
 _HALVINGS = 5
-# Of scikit-learn's own, what skops does not trust by itself: arrays and numbers, and no functions.
+# What regressors of scikit-learn's own are made of and skops does not trust by itself: trees, and
+# the check of numbers in front of a HistGradientBoostingRegressor that has categories.
 _TRUSTED = (
+    "functools.partial",
     "sklearn._loss.loss.HalfTweedieLossIdentity",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
     "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
+    "sklearn.utils.validation.check_array",
 )
 
 
@@ -221,6 +224,10 @@ class NewtonRanker(PairRanker):
             raise InputError(f"tol is {show(tol)}; give a number from 0 up to 1, such as 1e-4.")
 
 
+def _is_own(made: Any) -> bool:
+    return isinstance(made, BaseEstimator) and bool(is_regressor(made))
+
+
 def _unknown_types(skops: Any, data: bytes) -> list[str]:
     """The types in a file that neither skops nor we know to be harmless."""
     return sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED))
@@ -246,9 +253,8 @@ def _read_skops(data: bytes) -> dict[str, Any]:
     if (
         not isinstance(content, dict)
         or set(content) != {"regressor", "estimators"}
-        or not is_regressor(content["regressor"])
         or not isinstance(content["estimators"], list)
-        or not all(map(is_regressor, content["estimators"]))
+        or not all(map(_is_own, [content["regressor"], *content["estimators"]]))
     ):
         raise unreadable(NewtonRanker.file_name, "it holds no list of regressors")
     return content

@@ -108,7 +108,9 @@ class XGBoostRanker(BoosterRanker):
         reading = state.setting("reading")
         if not isinstance(reading, dict) or set(reading) != set(_READING):
             raise state.refuse("reading", show(reading))
-        trees = [int(each) for each in state.array("trees", ((2,),))]
+        trees = state.array("trees", ((2,),))
+        if not (np.isfinite(trees) & (trees >= 0) & (trees < 2**31)).all():
+            raise state.refuse("trees", f"{trees}")
         try:
             if not data.startswith(b"{"):
                 raise ValueError("it does not begin as UBJSON files do")
@@ -119,7 +121,7 @@ class XGBoostRanker(BoosterRanker):
             raise unreadable(self.file_name, error) from error
         if n_features != self.n_features_in_:
             raise unreadable(self.file_name, f"{n_features} features, not {self.n_features_in_}")
-        self._reading, self._trees = reading, (trees[0], trees[1])
+        self._reading, self._trees = reading, (int(trees[0]), int(trees[1]))
         self.best_iteration_ = state.whole("best_iteration")
         self._read_evaluations(state)
 

@@ -1,0 +1,33 @@
+"""Writes the golden models of this format version, once: ``python tests/golden/make.py``.
+
+A version's folder is never written again: its models are what users have on their disks.
+"""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+from model_catalogue import ENGINES, LABELS, MADE, NEW, make_model  # noqa: E402
+from pairity.model_folders import VERSION  # noqa: E402
+
+
+def main():
+    folder = HERE / f"v{VERSION}"
+    folder.mkdir()
+    X = NEW[:12].round(3)
+    expected = {"X": X.tolist(), "scores": {}}
+    for engine in ENGINES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = make_model(engine).fit(MADE.X, **LABELS)
+        model.save(folder / engine)
+        expected["scores"][engine] = model.predict(X).tolist()
+    (folder / "expected.json").write_text(json.dumps(expected) + "\n")
+
+
+if __name__ == "__main__":
+    main()
