@@ -9,8 +9,8 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 
 
-def block(kind):
-    return re.search(rf"^```{kind}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL).group(1)
+def block(kind, number=0):
+    return re.findall(rf"^```{kind}\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL)[number]
 
 
 def test_the_example_prints_what_the_readme_shows():
@@ -20,6 +20,15 @@ def test_the_example_prints_what_the_readme_shows():
     )  # fmt: skip
     assert done.stdout == block("text")
     assert done.stderr == ""
+
+
+def test_the_saved_model_of_the_readme(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", block("python") + block("python", 1)],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout.endswith("True The violation came within the tolerance.\n")
+    assert (tmp_path / "model" / "manifest.json").exists()
 
 
 def test_the_commands_of_the_readme_are_targets():
@@ -37,7 +46,7 @@ def test_the_tables_of_the_readme_are_those_the_benchmarks_printed():
 
 
 def test_links_lead_somewhere():
-    pages = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+    pages = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md")
     for page in pages:
         for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
             assert link.startswith("https://") or (ROOT / link).exists(), f"{page}: {link}"
