@@ -37,7 +37,13 @@ LAYERS = [
     {"demo", "runs", "baselines.item_weighting", "baselines.exposure"}
     | {"baselines.proxy_lagrangian", "baselines.regulariser"},
     {"baselines", "frontiers", "testing"},
-    {"tuning"},
+    {"tuning", "paper.protocol"},
+    {"paper.claims", "paper.drawing"},
+    {"paper.checks"},
+    {"paper", "paper.reproduction"},
+    {"cli.reproducing"},
+    {"cli"},
+    {"cli.__main__"},
 ]
 LEVEL = {module: level for level, layer in enumerate(LAYERS) for module in layer}
 

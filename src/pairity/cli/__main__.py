@@ -1,0 +1,7 @@
+"""``python -m pairity.cli``."""
+
+import sys
+
+from pairity.cli import main
+
+sys.exit(main())

@@ -1,0 +1,326 @@
+"""The protocol: which methods with which settings, tuned how, measured on what.
+
+Queries are split 4:1 into training and test and the training part 4:1 again for validation, anew
+for each seed. Every method is fitted with each of at most `BUDGET` settings; for each seed and
+constraint the one with the lowest violation on the validation queries is chosen, and its figures on
+the test queries are what counts. One fit is measured by all four constraints, so that methods which
+know nothing of a constraint are fitted once for all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import isnan, sqrt
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from pairity.baselines.exposure import exposure_lp
+from pairity.baselines.item_weighting import item_weights
+from pairity.baselines.proxy_lagrangian import lagrangian
+from pairity.constraints import CATALOGUE
+from pairity.fair_ranker import FairRanker
+from pairity.frontiers import Frontier, sweep
+from pairity.methods import Method, Scorer, as_method
+from pairity.progress import Show
+from pairity.queries import Queries
+from pairity.rankers.base import Ranker
+from pairity.rankers.linear import LinearRanker
+from pairity.runs import Run
+from pairity.solvers import PlainStep
+
+CONSTRAINTS = tuple(CATALOGUE)
+RIVALS = ("unconstrained", "re-weighting", "post-processing", "in-processing")
+OURS = "ours"
+PLAIN = "ours, plain update"
+ADAM = ("unconstrained, Adam", "ours, Adam")
+SHARE = "ours at x"
+SHARES = tuple(step / 4 for step in range(9))
+BUDGET = 6
+TEST, VALIDATION = 0.2, 0.2
+OVERLAP = TEST / ((1.0 - TEST) * (1.0 - VALIDATION))
+
+_KNOWS_CONSTRAINT = ("in-processing", OURS, PLAIN, "ours, Adam", SHARE)
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """A data set, in one of the ways the paper may have meant.
+
+    Attributes
+    ----------
+    data : str
+        The data set's name.
+    attribute : bool
+        Whether the protected attribute is among the features.
+    queries : Queries
+    n_seeds : int
+    """
+
+    data: str
+    attribute: bool
+    queries: Queries
+    n_seeds: int
+
+    @property
+    def title(self) -> str:
+        """The data set, and whether the ranker sees the attribute."""
+        return f"{self.data}, {'with' if self.attribute else 'without'} the attribute"
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A method, tuned for a constraint with one seed, on the test queries.
+
+    Attributes
+    ----------
+    data, attribute : as in `Setting`
+    constraint : str, the one that it was tuned for
+    method : str
+    seed : int
+    settings : dict, the chosen ones
+    auc : float
+    fairness : dict from a constraint's name to 1 less its violation
+    seconds : float, of the chosen fit
+    """
+
+    data: str
+    attribute: bool
+    constraint: str
+    method: str
+    seed: int
+    settings: dict[str, Any]
+    auc: float
+    fairness: dict[str, float]
+    seconds: float
+
+    @property
+    def own_fairness(self) -> float:
+        """That of the constraint that it was tuned for."""
+        return self.fairness[self.constraint]
+
+
+# --- methods -------------------------------------------------------------------------------------
+
+
+def candidates(constraint: str, n_features: int, *, extras: bool, quick: bool) -> list[Method]:
+    """All methods with all the settings that they are tuned over, for one constraint.
+
+    Parameters
+    ----------
+    constraint : str
+    n_features : int
+    extras : bool
+        Whether to add what the paper does not compare: the plain update, a ranker trained by
+        Adam (where PyTorch is installed), and training with shares of λ*.
+    quick : bool
+        Fewer settings and fewer steps.
+    """
+    n_settings = 2 if quick else BUDGET
+    loops, tolerances, slacks = (
+        values[:n_settings]
+        for values in (
+            [50, 10, 20, 30, 40],
+            [0.01, 0.1, 0.0, 0.02, 0.05, 0.2],
+            [0.0, 0.1, 0.05, 0.2, 0.3, 0.5],
+        )
+    )
+    n_steps = 500 if quick else 2500
+    found = [
+        as_method(LinearRanker(), name="unconstrained"),
+        *(
+            replace(item_weights("equal opportunity", tolerance=tol), name="re-weighting")
+            for tol in tolerances
+        ),
+        *(replace(exposure_lp(slack=2.0 * slack), name="post-processing") for slack in slacks),
+        *(
+            _for(constraint, lagrangian(constraint, slack=slack, n_steps=n_steps), "in-processing")
+            for slack in slacks
+        ),
+        *(_ours(constraint, OURS, LinearRanker(), tolerance=tol) for tol in tolerances),
+    ]
+    if extras:
+        found += [
+            _ours(constraint, PLAIN, LinearRanker(), max_rounds=n, solver=PlainStep(eta=1.0))
+            for n in loops
+        ]
+        found += [_at_share(constraint, x) for x in SHARES]
+    if extras and not quick:
+        found += _adam(constraint, n_features)
+    return found
+
+
+def name_for(method: str, constraint: str) -> str:
+    """What a method's runs are called; those of one that knows the constraint say which."""
+    return f"{method} ({constraint})" if method in _KNOWS_CONSTRAINT else method
+
+
+def _for(constraint: str, method: Method, name: str) -> Method:
+    return replace(method, name=name_for(name, constraint))
+
+
+def _ours(constraint: str, name: str, ranker: Ranker, **settings: Any) -> Method:
+    model = FairRanker(ranker, constraint, schedule="retrain")
+    return as_method(model, name=name_for(name, constraint), **settings)
+
+
+def _adam(constraint: str, n_features: int) -> list[Method]:
+    """The same linear model trained as the paper has it: Adam, epochs, mini-batches of queries."""
+    try:
+        import torch
+    except ImportError:
+        return []
+    from pairity.rankers.torch import TorchRanker
+
+    module = torch.nn.Linear(n_features, 1)
+    torch.nn.init.zeros_(module.weight)
+    torch.nn.init.zeros_(module.bias)
+    ranker = TorchRanker(
+        module, learning_rate=0.05, batch_queries=8, warm_start=True, random_state=0
+    )
+    plain, ours = ADAM
+    return [
+        replace(as_method(ranker, name=plain), settings={}),
+        replace(_ours(constraint, ours, ranker, max_rounds=15), settings={}),
+    ]
+
+
+def _at_share(constraint: str, x: float) -> Method:
+    """Training with x · λ*."""
+
+    def fit(train: Queries, random_state: int) -> Scorer:
+        model = FairRanker(
+            LinearRanker(), constraint, random_state=random_state, progress=False
+        ).fit(**train)
+        path = model.path(**train, values=[x], keep_models=True)
+        ranker = path[0].model
+        return lambda queries: np.asarray(ranker.predict(queries.X), dtype=np.float64)
+
+    return Method(name_for(SHARE, constraint), fit, False, {"x": x})
+
+
+# --- running and choosing ------------------------------------------------------------------------
+
+
+def run_setting(
+    setting: Setting,
+    *,
+    extras: bool,
+    quick: bool,
+    n_jobs: int | None = None,
+    directory: str | os.PathLike[str] | None = None,
+    progress: Show = "auto",
+) -> Frontier:
+    """Fit all methods with all settings and seeds; measure them on validation and test queries."""
+    unlike: dict[str, Method] = {}
+    for constraint in CONSTRAINTS:
+        n_features = int(setting.queries.X.shape[1])
+        for method in candidates(constraint, n_features, extras=extras, quick=quick):
+            unlike.setdefault(f"{method!r}", method)
+    return sweep(
+        list(unlike.values()), setting.queries, TEST, validation=VALIDATION,
+        constraints=CONSTRAINTS, seeds=range(setting.n_seeds), n_jobs=n_jobs, directory=directory,
+        progress=progress, n_resamples=0,
+    )  # fmt: skip
+
+
+def choose(frontier: Frontier, setting: Setting) -> list[Entry]:
+    """For each seed, constraint and method, the settings with the lowest violation in validation.
+
+    Of equals the one with the higher AUC there, then the first.
+    """
+    by_name: dict[tuple[str, int], list[Run]] = {}
+    for run in frontier.runs:
+        if run.error is None:
+            by_name.setdefault((run.method, run.seed), []).append(run)
+    entries = []
+    for constraint in CONSTRAINTS:
+        for method in (*RIVALS, OURS, PLAIN, *ADAM):
+            for seed in range(setting.n_seeds):
+                runs = by_name.get((name_for(method, constraint), seed), [])
+                if runs:
+                    best = min(runs, key=lambda run: _validated(run, constraint))
+                    entries.append(_entry(best, setting, constraint, method))
+    return entries
+
+
+def at_shares(frontier: Frontier, setting: Setting) -> list[Entry]:
+    """The runs with shares of λ*; the share is among an entry's settings."""
+    return [
+        _entry(run, setting, constraint, SHARE)
+        for constraint in CONSTRAINTS
+        for run in frontier.runs
+        if run.method == name_for(SHARE, constraint) and run.error is None
+    ]
+
+
+def _validated(run: Run, constraint: str) -> tuple[float, float]:
+    violation = run.validation[constraint].value
+    return (2.0 if isnan(violation) else violation, -run.validation["auc"].value)
+
+
+def _entry(run: Run, setting: Setting, constraint: str, method: str) -> Entry:
+    return Entry(
+        setting.data,
+        setting.attribute,
+        constraint,
+        method,
+        run.seed,
+        run.settings,
+        run.test["auc"].value,
+        {name: 1.0 - run.test[name].value for name in CONSTRAINTS},
+        run.seconds,
+    )
+
+
+# --- means over seeds ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def mean_over_seeds(values: Iterable[float], *, overlap: float = OVERLAP) -> Mean:
+    """The mean, and Student's interval for splits that share most of their queries.
+
+    The variance is s²(1/n + n_test/n_train), as Nadeau & Bengio (2003) correct it; `overlap` is
+    that ratio, 0 for values that are independent.
+    """
+    known = np.array([value for value in values if not isnan(value)])
+    n = len(known)
+    if n == 0:
+        return Mean(float("nan"), float("nan"), float("nan"), 0)
+    mean = float(known.mean())
+    if n == 1:
+        return Mean(mean, float("nan"), float("nan"), 1)
+    half = float(stats.t.ppf(0.975, n - 1)) * float(known.std(ddof=1)) * sqrt(1.0 / n + overlap)
+    return Mean(mean, mean - half, mean + half, n)
+
+
+def level_over_seeds(values: Iterable[float]) -> Mean:
+    """The same for what lies between 0 and 1, and so does its interval."""
+    mean = mean_over_seeds(values)
+    return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
+
+
+def differences(
+    ours: Sequence[Entry], theirs: Sequence[Entry], what: str = "fairness"
+) -> list[float]:
+    """Ours less theirs, seed by seed, in "auc" or in the fairness tuned for."""
+    attribute = "auc" if what == "auc" else "own_fairness"
+    by_seed = {entry.seed: getattr(entry, attribute) for entry in theirs}
+    return [
+        getattr(entry, attribute) - by_seed[entry.seed] for entry in ours if entry.seed in by_seed
+    ]

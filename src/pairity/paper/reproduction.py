@@ -1,0 +1,376 @@
+"""reproduce: the whole comparison, resumable, and what is written of it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import pairity
+from pairity.datasets import load_engineering_students, load_mslr, load_trec_w3c
+from pairity.exceptions import InputError
+from pairity.frontiers import Frontier
+from pairity.paper import checks
+from pairity.paper.claims import Claim, Verdict, about_methods, about_shares, count_verdicts
+from pairity.paper.protocol import (
+    ADAM,
+    BUDGET,
+    CONSTRAINTS,
+    OURS,
+    PLAIN,
+    RIVALS,
+    Entry,
+    Mean,
+    Setting,
+    at_shares,
+    choose,
+    level_over_seeds,
+    run_setting,
+)
+from pairity.progress import Show
+
+SMALL = ("TREC", "Engineering Students")
+DATA = (*SMALL, "MSLR")
+_N_SEEDS = {"TREC": 20, "Engineering Students": 20, "MSLR": 5}
+_QUICK_SEEDS = 2
+_VERSIONS = ("pairity", "numpy", "scipy", "scikit-learn", "numba", "torch")
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """What came out.
+
+    Attributes
+    ----------
+    settings : tuple of Setting
+    frontiers : dict from a setting's title to all its runs
+    entries : tuple of Entry, the tuned methods
+    shares : tuple of Entry, trained with x · λ*
+    claims : tuple of Claim
+    seconds : float, that this took; runs that were on disk took none
+    """
+
+    settings: tuple[Setting, ...]
+    frontiers: dict[str, Frontier]
+    entries: tuple[Entry, ...]
+    shares: tuple[Entry, ...]
+    claims: tuple[Claim, ...]
+    seconds: float
+
+
+def reproduce(
+    directory: str | os.PathLike[str],
+    *,
+    data_home: str | os.PathLike[str] | None = None,
+    data: Sequence[str] = DATA,
+    n_seeds: int | None = None,
+    quick: bool = False,
+    n_jobs: int | None = -1,
+    progress: Show = "auto",
+) -> Reproduction:
+    """Run the paper's experiments, and write tables, figures and verdicts.
+
+    Parameters
+    ----------
+    directory : path
+        What is written goes here; finished runs are kept in ``runs`` inside, and a run that was
+        interrupted goes on from there.
+    data_home : path, optional
+        Where the data sets lie; see `pairity.datasets.load_trec_w3c`.
+    data : sequence of {"TREC", "Engineering Students", "MSLR"}
+    n_seeds : int, optional
+        How many splits; by default 20, and 5 of MSLR.
+    quick : bool
+        Two splits, fewer settings, no MSLR unless `data` asks for it: a trial in minutes.
+    n_jobs : int, optional
+        How many runs at a time, each in a process of its own; all cores by default.
+    progress : {"auto"} or bool
+
+    Returns
+    -------
+    Reproduction
+    """
+    unknown = [name for name in data if name not in DATA]
+    if unknown:
+        raise InputError(f"There is no data set {unknown[0]!r}. Choose from {', '.join(DATA)}.")
+    if n_seeds is not None and n_seeds < 1:
+        raise InputError(f"n_seeds is {n_seeds}; give 1 or more.")
+    if quick and tuple(data) == DATA:
+        data = SMALL
+    settings = [
+        Setting(
+            name,
+            attribute,
+            _load(name, attribute, data_home, progress),
+            _seeds(name, n_seeds, quick),
+        )
+        for name in data
+        for attribute in (True, False)
+    ]
+    return run_settings(settings, directory, quick=quick, n_jobs=n_jobs, progress=progress)
+
+
+def run_settings(
+    settings: Sequence[Setting],
+    directory: str | os.PathLike[str],
+    *,
+    quick: bool = False,
+    n_jobs: int | None = None,
+    progress: Show = "auto",
+) -> Reproduction:
+    """The same for queries of any kind: compare, judge, write; see `reproduce`."""
+    began = time.perf_counter()
+    target = Path(directory)
+    kept = target / "runs"
+    kept.mkdir(parents=True, exist_ok=True)
+    frontiers: dict[str, Frontier] = {}
+    entries: list[Entry] = []
+    shares: list[Entry] = []
+    claims: list[Claim] = []
+    for setting in settings:
+        frontier = run_setting(
+            setting, extras=setting.data in SMALL, quick=quick, n_jobs=n_jobs,
+            directory=kept / _file_name(setting.title, quick), progress=progress,
+        )  # fmt: skip
+        frontiers[setting.title] = frontier
+        chosen, scaled = choose(frontier, setting), at_shares(frontier, setting)
+        entries += chosen
+        shares += scaled
+        claims += about_methods(setting.title, chosen) + about_shares(setting.title, scaled)
+    claims += _further(settings, kept, quick)
+    result = Reproduction(
+        tuple(settings), frontiers, tuple(entries), tuple(shares), tuple(claims),
+        time.perf_counter() - began,
+    )  # fmt: skip
+    _write(target, result)
+    return result
+
+
+def _load(name: str, attribute: bool, home: Any, progress: Show) -> Any:
+    loaders: dict[str, Callable[..., Any]] = {
+        "TREC": load_trec_w3c,
+        "Engineering Students": load_engineering_students,
+        "MSLR": load_mslr,
+    }
+    return loaders[name](group_as_feature=attribute, data_home=home, progress=progress).queries()
+
+
+def _seeds(name: str, n_seeds: int | None, quick: bool) -> int:
+    if n_seeds is not None:
+        return n_seeds
+    return _QUICK_SEEDS if quick else _N_SEEDS[name]
+
+
+def _further(settings: Sequence[Setting], kept: Path, quick: bool) -> list[Claim]:
+    """The checks besides the comparison, from disk where they were done before."""
+    n_seeds = 2 if quick else 10
+    found = _remember(kept / f"theorem-{n_seeds}.json", partial(checks.theorem, n_seeds))
+    for setting in settings:
+        n = min(setting.n_seeds, 3 if not quick else 1)
+        if setting.data == "TREC" and setting.attribute:
+            found += _remember(
+                kept / f"narrow-root-{n}.json", partial(checks.narrow_root, setting, n)
+            )
+        if setting.queries.n_groups > 2:
+            n = setting.n_seeds
+            found += _remember(
+                kept / f"many-groups-{_file_name(setting.title, quick)}-{n}.json",
+                partial(checks.many_groups, setting, n),
+            )
+    return found
+
+
+def _remember(path: Path, check: Callable[[], list[Claim]]) -> list[Claim]:
+    if path.exists():
+        return [Claim.from_dict(each) for each in json.loads(path.read_text(encoding="utf-8"))]
+    claims = check()
+    _write_whole(path, json.dumps([claim.to_dict() for claim in claims], indent=1))
+    return claims
+
+
+def _file_name(title: str, quick: bool) -> str:
+    name = title.lower().replace(",", "").replace(" ", "-")
+    return f"{name}-quick" if quick else name
+
+
+# --- writing -------------------------------------------------------------------------------------
+
+
+def _write(target: Path, result: Reproduction) -> None:
+    from pairity.paper import drawing
+
+    _write_whole(target / "results.csv", _csv(_columns(result.entries)))
+    _write_whole(target / "shares.csv", _csv(_columns(result.shares)))
+    _write_whole(target / "verdicts.csv", _csv([_flat(claim) for claim in result.claims]))
+    _write_whole(target / "results.md", results_page(result))
+    _write_whole(target / "verdicts.md", verdicts_page(result.claims))
+    drawing.draw_all(target, result.settings, result.entries, result.shares)
+
+
+def _columns(entries: Sequence[Entry]) -> list[dict[str, Any]]:
+    return [
+        {
+            "data": entry.data,
+            "attribute": entry.attribute,
+            "constraint": entry.constraint,
+            "method": entry.method,
+            "seed": entry.seed,
+            "settings": json.dumps(entry.settings, sort_keys=True),
+            "auc": entry.auc,
+            **{f"fairness_{name}": entry.fairness[name] for name in CONSTRAINTS},
+            "seconds": entry.seconds,
+        }
+        for entry in entries
+    ]
+
+
+def _flat(claim: Claim) -> dict[str, Any]:
+    return {
+        "claim": claim.text,
+        "data": claim.data,
+        "constraint": claim.constraint,
+        "measured": claim.measured,
+        "value": claim.figure.value,
+        "low": claim.figure.low,
+        "high": claim.figure.high,
+        "seeds": claim.figure.n,
+        "verdict": str(claim.verdict),
+    }
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    if not rows:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def results_page(result: Reproduction) -> str:
+    """Means over seeds of every method on every data set, as Markdown."""
+    lines = [
+        "# Results",
+        "",
+        "Test AUC and fairness (1 less the violation), averaged over queries, then over seeds, "
+        f"with 95 % intervals over seeds. Each method was tried with up to {BUDGET} settings; "
+        "those with the lowest violation of the constraint on the validation queries were chosen, "
+        "seed by seed. † reads the groups of the items it ranks.",
+        "",
+        f"{_versions()}. {result.seconds:.0f} s.",
+    ]
+    for setting in result.settings:
+        queries = setting.queries
+        lines += [
+            "",
+            f"## {setting.title}",
+            "",
+            f"{queries.n_queries} queries, {queries.n_items:,} items, {queries.n_groups} groups, "
+            f"{setting.n_seeds} seeds.",
+        ]
+        for constraint in CONSTRAINTS:
+            lines += ["", f"### {constraint}", "", *_result_rows(result, setting, constraint)]
+    return "\n".join(lines) + "\n"
+
+
+def _result_rows(result: Reproduction, setting: Setting, constraint: str) -> list[str]:
+    header = [
+        "method",
+        "AUC",
+        "fairness",
+        *(f"{name}" for name in CONSTRAINTS if name != constraint),
+    ]
+    rows = [[*header, "seconds"]]
+    for method in (*RIVALS, OURS, PLAIN, *ADAM):
+        entries = [
+            entry
+            for entry in result.entries
+            if (entry.data, entry.attribute) == (setting.data, setting.attribute)
+            and (entry.constraint, entry.method) == (constraint, method)
+        ]
+        if entries:
+            others = [name for name in CONSTRAINTS if name != constraint]
+            rows.append(
+                [
+                    method + (" †" if method == "post-processing" else ""),
+                    str(level_over_seeds(e.auc for e in entries)),
+                    str(level_over_seeds(e.own_fairness for e in entries)),
+                    *(f"{_mean(entries, name).value:.3f}" for name in others),
+                    f"{sum(e.seconds for e in entries) / len(entries):.2f}",
+                ]
+            )
+    return _markdown(rows)
+
+
+def _mean(entries: Sequence[Entry], constraint: str) -> Mean:
+    return level_over_seeds(entry.fairness[constraint] for entry in entries)
+
+
+def verdicts_page(claims: Sequence[Claim]) -> str:
+    """The paper's claims and what was measured, as Markdown."""
+    lines = [
+        "# Verdicts",
+        "",
+        "A claim *holds* where the 95 % interval of its figure over seeds lies above zero, *does "
+        "not hold* where it lies below, and is *not decided* otherwise. Where a claim compares "
+        "with several others, all must lie above, or one below.",
+        "",
+        *_markdown(
+            [
+                ["claim", *map(str, Verdict)],
+                *(
+                    [text, *map(str, counts.values())]
+                    for text, counts in count_verdicts(claims).items()
+                ),
+            ]
+        ),
+        "",
+        *_markdown(
+            [
+                ["claim", "data", "constraint", "measured", "value", "verdict"],
+                *(
+                    [
+                        claim.text,
+                        claim.data,
+                        claim.constraint,
+                        claim.measured,
+                        str(claim.figure),
+                        str(claim.verdict),
+                    ]
+                    for claim in claims
+                ),
+            ]
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> list[str]:
+    header, *body = rows
+    return ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *body)]
+
+
+def _versions() -> str:
+    found = [f"Python {platform.python_version()}"]
+    for name in _VERSIONS:
+        try:
+            found.append(f"{name} {pairity.__version__ if name == 'pairity' else version(name)}")
+        except PackageNotFoundError:
+            continue
+    return ", ".join(found)
+
+
+def _write_whole(path: Path, text: str) -> None:
+    beside = path.with_name(f".{path.name}.part")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
