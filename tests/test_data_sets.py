@@ -93,7 +93,7 @@ def test_trec_all_topics(trec):
         load_trec_w3c(label="expert", topics="all", data_home=trec)
     with pytest.raises(InputError, match="'expert'; choose from 'above_median', 'order'"):
         data.queries("expert")
-    with pytest.raises(InputError, match="no part 7. Choose from 1, 2"):
+    with pytest.raises(InputError, match=r"no part 7\. Choose from 1, 2"):
         data.part(7)
 
 

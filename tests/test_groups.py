@@ -349,7 +349,7 @@ def test_quantiles_of_any_numbers(values, n_groups):
     ],
 )
 def test_quantile_groups_of_given_shares(shares, names, sizes):
-    """The value at which the share is reached is the lower group's last: 0.3 of ten is the third."""
+    """The value at which the share is reached is the lower group's: 0.3 of ten is the third."""
     codes, found = encode_groups(quantile_groups(np.arange(1, 11), shares), 10)
     assert found == names
     assert np.bincount(codes).tolist() == sizes

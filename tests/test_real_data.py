@@ -1,46 +1,22 @@
 """The method on real data sets, where they lie beside the checkout; figures from method.md."""
 
-import gzip
-
 import numpy as np
 import pytest
-from sklearn.datasets import load_svmlight_file
 
-from pairity import FairRanker, LinearRanker, Queries, audit, quantile_groups
+from pairity import FairRanker, LinearRanker, audit
+from pairity.datasets import load_engineering_students, load_mslr, load_trec_w3c
 from pairity.exceptions import TargetNotReachedWarning
-
-WITHOUT_FEMALE_EXPERT = (2, 5, 11, 16, 28, 29, 30, 43, 46, 49, 59, 60)
-
-
-def above_median(values, qid):
-    return np.array(
-        [value > np.median(values[qid == q]) for value, q in zip(values, qid, strict=True)]
-    )
 
 
 @pytest.fixture(scope="module")
 def students(shared_data):
-    path = shared_data / "engineering_students" / "chileDataL2R_gender_nosemi_full.txt.gz"
-    with gzip.open(path) as lines:
-        table = np.genfromtxt(lines, delimiter=",", skip_header=1)
-    year = table[:, 0].astype(int)
-    return dict(
-        X=table[:, 1:6], y=above_median(table[:, 6], year), qid=year,
-        sensitive_features=np.where(table[:, 1] == 1, "women", "men"),
-    )  # fmt: skip
+    return load_engineering_students(data_home=shared_data, download=False).queries()
 
 
 @pytest.fixture(scope="module")
 def experts(shared_data):
-    (path,) = (shared_data / "trec_w3c").glob("features_*.csv.gz")
-    with gzip.open(path) as lines:
-        table = np.genfromtxt(lines, delimiter=",")
-    table = table[~np.isin(table[:, 0], WITHOUT_FEMALE_EXPERT)]
-    topic = table[:, 0].astype(int)
-    return dict(
-        X=table[:, 1:7], y=above_median(table[:, 7], topic), qid=topic,
-        sensitive_features=np.where(table[:, 1] == 1, "women", "men"),
-    )  # fmt: skip
+    data = load_trec_w3c(group_as_feature=True, data_home=shared_data, download=False)
+    return data.queries()
 
 
 @pytest.mark.parametrize("constraint", ["statistical", "inter", "marginal"])
@@ -55,7 +31,7 @@ def test_engineering_students_come_within_tolerance_in_a_few_rounds(students, co
 
 def test_engineering_students_on_an_unseen_year(students):
     """Held out, the gap narrows too: method.md has 0.477 → 0.831 after 30 plain rounds."""
-    queries = Queries.from_arrays(**students)
+    queries = students
     before, after = [], []
     for year in range(5):
         train, test = queries.take(np.arange(5) != year), queries.take([year])
@@ -86,13 +62,7 @@ def test_trec_experts_reach_the_narrow_root(experts, constraint, fairness):
 
 def test_web_pages_in_five_groups(shared_data):
     """MSLR, label 2 or more, five groups by quality score, which the ranker does not see."""
-    path = shared_data / "mslr" / "mslr_sample_182q.svm.gz"
-    X, y, qid = load_svmlight_file(str(path), query_id=True)
-    X = X.toarray()
-    group = quantile_groups(X[:, 132], 5)
-    X = np.delete(X, 132, axis=1)
-    X = np.sign(X) * np.log1p(np.abs(X))
-    queries = Queries.from_arrays(X, y >= 2, qid=qid, sensitive_features=group)
+    queries = load_mslr("sample", data_home=shared_data, download=False).queries()
     assert queries.n_groups == 5
     model = FairRanker(LinearRanker(alpha=1e-3), "statistical", max_rounds=15).fit(**queries)
     assert model.violation_ <= 0.01 < model.history_[0].worst

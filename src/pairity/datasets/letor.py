@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity.columns import Features, as_numbers, show
+from pairity.columns import Column, Features, as_numbers, show
 from pairity.datasets import letor_kernels as kernels
 from pairity.exceptions import InputError
 from pairity.progress import Progress, Show
@@ -281,29 +281,55 @@ class _Dense:
             )
 
 
+class _Growing:
+    """A column that grows by large chunks, freed one by one as the whole is filled."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype = np.dtype(dtype)
+        self._chunks: list[Column] = []
+        self._used: list[int] = []
+
+    def add(self, values: Column) -> None:
+        if not self._chunks or len(self._chunks[-1]) - self._used[-1] < len(values):
+            room = max(len(values), _CHUNK // self._dtype.itemsize)
+            self._chunks.append(np.empty(room, self._dtype))
+            self._used.append(0)
+        begin = self._used[-1]
+        self._chunks[-1][begin : begin + len(values)] = values
+        self._used[-1] += len(values)
+
+    def finish(self) -> Column:
+        end = sum(self._used)
+        whole = np.empty(end, self._dtype)
+        while self._chunks:
+            chunk, used = self._chunks.pop(), self._used.pop()
+            whole[end - used : end] = chunk[:used]
+            end -= used
+            del chunk
+        return whole
+
+
 class _Sparse:
     """Entries other than zero."""
 
     def __init__(self) -> None:
-        self._indices: list[NDArray[np.int32]] = []
-        self._values: list[NDArray[np.float64]] = []
+        self._indices, self._values = _Growing(np.int32), _Growing(np.float64)
         self._sizes: list[NDArray[np.int64]] = []
 
     def add(self, part: _Part) -> None:
         kept = part.values != 0.0
         until = np.concatenate([[0], np.cumsum(kept)])[part.ends]
         self._sizes.append(np.diff(until, prepend=0))
-        self._indices.append(part.indices[kept])
-        self._values.append(part.values[kept])
+        self._indices.add(part.indices[kept])
+        self._values.add(part.values[kept])
 
     def finish(
         self, n_rows: int, width: int, base: int, apart: int | None
     ) -> tuple[Features, NDArray[np.float64] | None]:
         assert apart is None  # noqa: S101 - only our own loaders ask, for dense features
         bounds = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
-        indices = np.concatenate(self._indices)
+        indices, values = self._indices.finish(), self._values.finish()
         indices -= np.int32(base)
-        values = np.concatenate(self._values)
         if bounds[-1] < 2**31:
             bounds = bounds.astype(np.int32)  # else SciPy makes both of them 64 bits
         return sp.csr_array((values, indices, bounds), shape=(n_rows, width)), None
