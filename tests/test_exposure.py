@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from pairity import LinearRanker, Queries, audit
+from pairity import InterGroup, LinearRanker, Queries, audit
 from pairity.baselines.exposure import (
     CONSTRAINTS,
     exposure_lp,
@@ -399,6 +399,7 @@ def test_a_raised_slack_is_said(halves):
     ("change", "message"),
     [
         (dict(constraint="equal"), "'impact', 'treatment', 'parity'"),
+        (dict(constraint=InterGroup()), r"cannot express InterGroup\(\).*'parity'; for .* pairs"),
         (dict(slack=-0.1), "slack is -0.1"),
         (dict(slack=np.nan), "slack is"),
         (dict(slack="none"), "slack is 'none'"),

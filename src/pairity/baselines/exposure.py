@@ -334,8 +334,13 @@ class _Settings:
     raise_slack: float | None
 
     @classmethod
-    def checked(cls, constraint: str, slack: Any, raise_slack: Any) -> _Settings:
-        chosen = choose(CONSTRAINTS, constraint, "constraint")
+    def checked(cls, constraint: Any, slack: Any, raise_slack: Any) -> _Settings:
+        if not isinstance(constraint, str) or constraint not in CONSTRAINTS:
+            raise ConstraintError(
+                f"Exposure cannot express {show(constraint)}: it is about positions, not pairs. "
+                f"Choose one of {', '.join(map(repr, CONSTRAINTS))}; for constraints on pairs use "
+                "FairRanker or lagrangian."
+            )
         if not isinstance(slack, Real) or not 0.0 <= float(slack) < math.inf:
             raise InputError(
                 f"slack is {show(slack)}, but must be a number of 0 or more: the part by which one "
@@ -348,7 +353,7 @@ class _Settings:
                 f"raise_slack is {show(raise_slack)}, but must be a number above 0, or None."
             )
         step = None if raise_slack is None else float(raise_slack)
-        return cls(chosen, constraint, float(slack), step)
+        return cls(CONSTRAINTS[constraint], constraint, float(slack), step)
 
 
 def _fair_exposure(
