@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pairity
-from pairity.datasets import load_engineering_students, load_mslr, load_trec_w3c
+from pairity.datasets import RankingData, load_engineering_students, load_mslr, load_trec_w3c
+from pairity.datasets.files import places
+from pairity.datasets.mslr import SAMPLE
 from pairity.exceptions import InputError
 from pairity.frontiers import Frontier
 from pairity.paper import checks
@@ -37,9 +39,11 @@ from pairity.paper.protocol import (
     run_setting,
 )
 from pairity.progress import Show
+from pairity.queries import Queries
 
 SMALL = ("TREC", "Engineering Students")
 DATA = (*SMALL, "MSLR")
+_ATTRIBUTE = {"TREC": (True, False), "Engineering Students": (True, False), "MSLR": (False,)}
 _N_SEEDS = {"TREC": 20, "Engineering Students": 20, "MSLR": 5}
 _QUICK_SEEDS = 2
 _VERSIONS = ("pairity", "numpy", "scipy", "scikit-learn", "numba", "torch")
@@ -107,14 +111,10 @@ def reproduce(
     if quick and tuple(data) == DATA:
         data = SMALL
     settings = [
-        Setting(
-            name,
-            attribute,
-            _load(name, attribute, data_home, progress),
-            _seeds(name, n_seeds, quick),
-        )
+        Setting(name, attribute, queries, _seeds(name, n_seeds, quick))
         for name in data
-        for attribute in (True, False)
+        for attribute in _ATTRIBUTE[name]
+        for queries in [_load(name, attribute, data_home, progress)]
     ]
     return run_settings(settings, directory, quick=quick, n_jobs=n_jobs, progress=progress)
 
@@ -155,13 +155,25 @@ def run_settings(
     return result
 
 
-def _load(name: str, attribute: bool, home: Any, progress: Show) -> Any:
-    loaders: dict[str, Callable[..., Any]] = {
-        "TREC": load_trec_w3c,
-        "Engineering Students": load_engineering_students,
-        "MSLR": load_mslr,
-    }
-    return loaders[name](group_as_feature=attribute, data_home=home, progress=progress).queries()
+def _load(name: str, attribute: bool, home: Any, progress: Show) -> Queries:
+    if name == "TREC":
+        data = load_trec_w3c(group_as_feature=attribute, data_home=home, progress=progress)
+    elif name == "Engineering Students":
+        data = load_engineering_students(
+            group_as_feature=attribute, data_home=home, progress=progress
+        )
+    else:
+        data = _load_mslr(home, progress)
+    return data.queries()
+
+
+def _load_mslr(home: Any, progress: Show) -> RankingData:
+    """The largest there is: WEB10K, the sample, or the excerpt that can be downloaded."""
+    there = places(home)
+    if any((place / "MSLR-WEB10K").is_dir() for place in there):
+        return load_mslr("web10k", at_least=3, data_home=home, progress=progress)
+    sample = any(list((place / SAMPLE.folder).glob(f"{SAMPLE.name}*")) for place in there)
+    return load_mslr("sample" if sample else "excerpt", data_home=home, progress=progress)
 
 
 def _seeds(name: str, n_seeds: int | None, quick: bool) -> int:
