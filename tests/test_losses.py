@@ -503,7 +503,7 @@ def test_lambdarank_needs_grades(labels, gains, says):
         LambdaRank(gains=gains).derivatives(np.zeros(2), queries, np.ones((0, 0)))
 
 
-# --- agreement with LightGBM ---------------------------------------------------------------------
+# --- agreement with LightGBM and XGBoost ---------------------------------------------------------
 
 
 def boosted_lists(seed):
@@ -546,3 +546,35 @@ def test_one_tree_equals_lightgbm(loss):
         model = lgb.train({**settings, "objective": chosen}, data, num_boost_round=1)
         trees.append(model.predict(X, raw_score=True))
     np.testing.assert_allclose(trees[1], trees[0], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "loss", [LambdaRank(k=32), LambdaRank(k=5), LambdaRank(k=32, normalise=False)], ids=repr
+)
+def test_one_tree_equals_xgboost_with_steps_and_penalties_doubled(loss):
+    """XGBoost doubles the Hessian: g / (2h + 2 λ), twice as fast, is ours. No scores tie."""
+    xgb = pytest.importorskip("xgboost", reason="xgboost is not installed")
+    X, y, sizes = boosted_lists(3)
+    queries = Queries.from_arrays(None, y, qid=np.repeat(np.arange(len(sizes)), sizes))
+    own = {
+        "objective": "rank:ndcg", "lambdarank_num_pair_per_sample": loss.k,
+        "lambdarank_normalization": loss.normalise,
+        "lambdarank_score_normalization": loss.normalise,
+    }  # fmt: skip
+
+    def objective(predictions, _):
+        return loss.derivatives(predictions.astype(float), queries, np.ones((0, 0)))
+
+    trees = []
+    for times, others, chosen in ((2.0, own, None), (1.0, {}, objective)):
+        params = {
+            **others, "learning_rate": 0.3 * times, "reg_lambda": times,
+            "min_child_weight": times, "nthread": 1, "base_score": 0.0,
+            "disable_default_eval_metric": True,
+        }  # fmt: skip
+        begin = np.random.default_rng(4).normal(size=len(y))
+        data = xgb.DMatrix(X, y, group=sizes, base_margin=begin)
+        model = xgb.train(params, data, 1, obj=chosen)
+        level = xgb.DMatrix(X, base_margin=np.zeros(len(y)))
+        trees.append(model.predict(level, output_margin=True))
+    np.testing.assert_allclose(trees[1], trees[0], rtol=1e-4, atol=1e-6)

@@ -324,7 +324,8 @@ class LambdaRank:
     There is no ``value``: ranks change with the scores, and the gradient is that of no function of
     them. To follow the training, measure NDCG.
 
-    XGBoost's ``rank:ndcg`` has the same form with other normalisations; this loss serves there too.
+    XGBoost's ``rank:ndcg`` doubles the Hessian: with its ``learning_rate``, ``reg_lambda`` and
+    ``min_child_weight`` doubled, it takes the steps that this loss takes without, but for ties.
 
     References
     ----------
