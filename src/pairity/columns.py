@@ -201,15 +201,19 @@ def as_raw_features(X: Any) -> tuple[Any, tuple[str, ...] | None]:
     return _two_dimensional(X), None
 
 
-def feature_types(X: Any) -> str | list[str]:
-    """What the columns of a matrix or table hold; one text where all hold the same."""
+def feature_types(X: Any, read: Any) -> str | list[str]:
+    """What the columns hold; one text where all hold the same.
+
+    Parameters
+    ----------
+    X : the caller's table or matrix
+    read : what `as_features` or `as_raw_features` made of it
+    """
     table = _read(X, "X")
     if isinstance(table, nw.DataFrame):
         return [str(dtype) for dtype in table.schema.values()]
-    matrix: Any = X
-    if sp.issparse(X):
-        return f"sparse {matrix.dtype}"
-    return str(_two_dimensional(X).dtype)
+    kind = getattr(X, "dtype", read.dtype)
+    return f"sparse {kind}" if sp.issparse(X) else str(kind)
 
 
 def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:

@@ -229,7 +229,7 @@ class FairRanker(RankingEstimator):
             )
         self._trained_on: Any = _without_features(train, queries)
         self._training = {"items": queries.n_items, "queries": queries.n_queries}
-        self._feature_types = feature_types(X)
+        self._feature_types = feature_types(X, queries.X)
         self.training_digest_ = digest(queries)
         self.ranker_ = solution.model
         self.outcome_ = solution.outcome

@@ -305,11 +305,10 @@ class Entry:
         return decode(self.get(key), known or {}, self.at(key))
 
     def settings(self, names: tuple[str, ...], known: Known) -> dict[str, Any]:
-        """All settings of an object whose parameters are these."""
-        if set(self.values) != set(names):
-            odd = sorted(set(self.values) ^ set(names))
-            raise _malformed(self.where, f"with {show(odd[0])} missing or unknown")
-        return {name: self.setting(name, known) for name in names}
+        """Settings of an object whose parameters are these; one of a later version is left out."""
+        for name in sorted(set(self.values) - set(names)):
+            raise _malformed(self.where, f"one with {show(name)}, which is unknown")
+        return {name: self.setting(name, known) for name in names if name in self.values}
 
     def refuse(self, key: str, why: str) -> ModelFileError:
         """An error about a key."""
