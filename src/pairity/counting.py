@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.kernels import group_end, preferring
+from pairity.kernels import LANES, group_end, preferring
 
 SHORT = 500  # items; comparing all pairs of such lists is faster than sorting them
 _APART = 128  # entries of an array, at least; see pairity.loss_kernels
@@ -56,9 +56,15 @@ def _passed_1(lo, hi, s, passed, s0, u0):
 
 @njit(cache=True, nogil=True)
 def _compare(n, s, start, code, by_group, weight, all_pairs, half, passed, sums):
-    """One list, all pairs compared: for the items of one group after the other, whom they pass."""
+    """One list, all pairs compared: for the items of one group after the other, whom they pass.
+
+    Rows end with whole vectors, behind the last item.
+    """
     for i in range(n):
         half[i] = 0.5 * weight[i]
+    for j in range(n, n + LANES):
+        s[j] = 0.0
+        passed[j] = 0.0
     head = 0
     while head < n:
         k = code[by_group[head]]
@@ -71,15 +77,16 @@ def _compare(n, s, start, code, by_group, weight, all_pairs, half, passed, sums)
         while r < last:
             i = by_group[r]
             lo = 0 if all_pairs else start[i]
+            hi = lo + (n - lo + LANES - 1) // LANES * LANES
             if r + 4 <= last and (all_pairs or start[by_group[r + 3]] == lo):
                 i1, i2, i3 = by_group[r + 1], by_group[r + 2], by_group[r + 3]
                 _passed_4(
-                    lo, n, s, passed, s[i], s[i1], s[i2], s[i3],
+                    lo, hi, s, passed, s[i], s[i1], s[i2], s[i3],
                     half[i], half[i1], half[i2], half[i3],
                 )  # fmt: skip
                 r += 4
             else:
-                _passed_1(lo, n, s, passed, s[i], half[i])
+                _passed_1(lo, hi, s, passed, s[i], half[i])
                 r += 1
         for j in range(lowest, n):
             sums[k, code[j]] += weight[j] * passed[j]
@@ -133,7 +140,7 @@ def hard_sums(
 
     Lists longer than `short` are sorted.
     """
-    room = max(longest, _APART)
+    room = max(longest + LANES, _APART)
     s = np.empty(room)
     half = np.empty(room)
     passed = np.empty(room)

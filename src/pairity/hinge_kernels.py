@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from pairity.counting import add_lower, insert
-from pairity.kernels import group_end, preferring
+from pairity.kernels import LANES, group_end, preferring
 
 SHORT = 1024  # items; all pairs of such lists are compared
 _APART = 128  # entries of an array, at least; see pairity.loss_kernels
@@ -49,7 +49,14 @@ def _hinge_rows_4(lo, hi, s, w, below, s0, s1, s2, s3, u0, u1, u2, u3, margin):
 
 @njit(cache=True, nogil=True)
 def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, w, above, below):
-    """One list, all pairs compared; `above` and `below` gather an item's pairs by its side."""
+    """One list, all pairs compared; `above` and `below` gather an item's pairs by its side.
+
+    Rows end with whole vectors: what lies behind the last item weighs nothing.
+    """
+    for j in range(n, n + LANES):
+        s[j] = 0.0
+        w[j] = 0.0
+        below[j] = 0.0
     head = 0
     while head < n:
         k = code[by_group[head]]
@@ -62,10 +69,11 @@ def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, w, above, b
         while r < last:
             i = by_group[r]
             lo = start[i]
+            hi = lo + (n - lo + LANES - 1) // LANES * LANES
             if r + 4 <= last and start[by_group[r + 3]] == lo:
                 i1, i2, i3 = by_group[r + 1], by_group[r + 2], by_group[r + 3]
                 t0, t1, t2, t3 = _hinge_rows_4(
-                    lo, n, s, w, below, s[i], s[i1], s[i2], s[i3],
+                    lo, hi, s, w, below, s[i], s[i1], s[i2], s[i3],
                     weight[i], weight[i1], weight[i2], weight[i3], margin,
                 )  # fmt: skip
                 above[i] += weight[i] * t0
@@ -74,7 +82,7 @@ def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, w, above, b
                 above[i3] += weight[i3] * t3
                 r += 4
             else:
-                total = _hinge_row(lo, n, s, w, below, s[i], weight[i], margin)
+                total = _hinge_row(lo, hi, s, w, below, s[i], weight[i], margin)
                 above[i] += weight[i] * total
                 r += 1
         head = end
@@ -111,7 +119,7 @@ def _hinge_sorted(n, s, level, code, weight, table, margin, falling, tree, row, 
             below[j] += table[k, code[j]] * row[k]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def hinge(
     first, last, scores, order, bounds, start, level, code, by_group, weight, longest, short,
     table, mirrored, query_weight, margin, gradient, hessian, losses,
@@ -122,7 +130,7 @@ def hinge(
     much the preferred item is ahead: the second is the first with scores and sides exchanged.
     Lists longer than `short` are swept.
     """
-    room = max(longest, _APART)
+    room = max(longest + LANES, _APART)
     s = np.empty(room)
     w = np.empty(room)
     above = np.empty(room)
@@ -133,12 +141,8 @@ def hinge(
         b = bounds[q]
         e = bounds[q + 1]
         n = e - b
-        lowest = np.inf
-        highest = -np.inf
         for i in range(n):
             s[i] = scores[order[b + i]]
-            lowest = min(lowest, s[i])
-            highest = max(highest, s[i])
             above[i] = 0.0
             below[i] = 0.0
         for side in range(2 if start[b] < n else 0):
@@ -162,10 +166,12 @@ def hinge(
                     higher, lower,
                 )  # fmt: skip
         v = query_weight[q]
-        middle = 0.5 * lowest + 0.5 * highest
-        losses[q] = 0.0
+        centre = scores[order[b]] if n else 0.0
+        loss = 0.0
         for i in range(n):  # each violated pair's distance from its margin, at its two items
-            x = scores[order[b + i]] - middle
-            losses[q] += v * (below[i] * x - above[i] * (x - margin))
-            gradient[order[b + i]] = v * (below[i] - above[i])
-            hessian[order[b + i]] = v * (below[i] + above[i]) / margin
+            at = order[b + i]
+            x = scores[at] - centre
+            loss += below[i] * x - above[i] * (x - margin)
+            gradient[at] = v * (below[i] - above[i])
+            hessian[at] = v / margin * (below[i] + above[i])
+        losses[q] = v * loss
