@@ -66,7 +66,7 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.delenv("PAIRITY_DATA", raising=False)
     monkeypatch.setattr(files, "cache_folder", lambda: tmp_path / "cache" / "pairity")
     monkeypatch.setattr(files, "BASE_URL", "http://127.0.0.1:9")  # where nobody answers
-    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("no_proxy", "*")
     return tmp_path / "cache" / "pairity"
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_svmlight_file
 
 from pairity.datasets import (
     engineering_students,
@@ -15,8 +16,10 @@ from pairity.datasets import (
     load_mslr,
     load_trec_w3c,
     mslr,
+    read_letor_arrays,
     trec_w3c,
 )
+from pairity.datasets.files import find_data
 from pairity.exceptions import DownloadError, InputError
 
 
@@ -26,7 +29,7 @@ def home(tmp_path, monkeypatch):
     monkeypatch.delenv("PAIRITY_DATA", raising=False)
     monkeypatch.setattr(files, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(files, "BASE_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.setenv("no_proxy", "*")
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
@@ -357,6 +360,17 @@ def test_mslr_sample(shared_data):
     counts = [data.part(part).n_queries for part in ("train", "vali", "test")]
     assert counts == [85, 18, 79]
     assert np.isfinite(queries.X).all()
+
+
+def test_mslr_sample_is_read_exactly(shared_data):
+    path = find_data(mslr.SAMPLE, shared_data, download=False)
+    X, y, qid = load_svmlight_file(str(path), query_id=True)
+    ours = read_letor_arrays(path, n_features=136, complete=True)
+    np.testing.assert_array_equal(ours.X.view(np.uint64), X.toarray().view(np.uint64))
+    np.testing.assert_array_equal(ours.y, y)
+    np.testing.assert_array_equal(ours.qid, qid)
+    raw = load_mslr("sample", transform=None, data_home=shared_data).queries()
+    np.testing.assert_array_equal(raw.X, np.delete(ours.X, 132, axis=1))
 
 
 def test_mslr_sample_chosen(shared_data):

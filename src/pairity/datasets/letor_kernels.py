@@ -193,14 +193,20 @@ def _number(text, at):
 @njit(cache=True, nogil=True)
 def _whole(text, at, largest):
     """Digits from `at` on: where they end, and their value, -1 where it is above `largest`."""
-    value = np.int64(0)
+    begin, value = at, np.int64(0)
     digit = np.int64(text[at]) - 48
     while 0 <= digit <= 9:
-        if value >= 0:
-            value = 10 * value + digit if value <= (largest - digit) // 10 else np.int64(-1)
+        value = 10 * value + digit
         at += 1
         digit = np.int64(text[at]) - 48
-    return at, value
+    if at - begin > 18:  # it may have wrapped around
+        value = np.int64(0)
+        for place in range(begin, at):
+            digit = np.int64(text[place]) - 48
+            if value > (largest - digit) // 10:
+                return at, np.int64(-1)
+            value = 10 * value + digit
+    return at, (value if value <= largest else np.int64(-1))
 
 
 @njit(cache=True, nogil=True)
