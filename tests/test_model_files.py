@@ -155,6 +155,8 @@ def test_a_ranker_by_itself(saved, tmp_path):
     assert type(loaded) is type(ranker)
     assert same_bits(loaded.predict(NEW), ranker.predict(NEW))
     assert "model" not in json.loads((tmp_path / "ranker" / "manifest.json").read_text())
+    with pytest.raises(InputError, match="X has 4 features"):
+        loaded.predict(NEW[:, :4])
 
 
 def test_the_manifest(saved):

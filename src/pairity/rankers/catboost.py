@@ -25,6 +25,7 @@ from pairity.rankers._boosting import (
     refuse_unknown,
     unreadable,
 )
+from pairity.rankers._estimators import read_features, remember_features
 
 _DATA_PARAMETERS = ("cat_features", "text_features", "embedding_features")
 _BINNING_PARAMETERS = (
@@ -106,7 +107,10 @@ class CatBoostPairRanker(EngineRanker):
         (X, y) with ``eval_qid``. On an evaluation set every pair weighs 1.
         """
         cb = import_engine("catboost", "CatBoostPairRanker")
+        if queries.X is None:
+            raise InputError("The queries have no features. Build them with X.")
         require_preferences(queries)
+        remember_features(self, queries.X, queries.y)
         refuse_unknown(fit_params, _FIT_PARAMETERS, "CatBoostRanker")
         model = _prepare(cb, self.estimator, fit_params)
         pools = _pools(cb, queries, table, model, fit_params)
@@ -115,14 +119,14 @@ class CatBoostPairRanker(EngineRanker):
         model.fit(pools.train, eval_set=pools.evaluation or None, **options)
         self.model_ = model
         self.best_iteration_ = model.get_best_iteration()
-        self.n_features_in_ = pools.train.num_col()
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_items,), by the trees up to the best iteration."""
         check_is_fitted(self, "model_")
         threads = self.model_.get_param("thread_count") or -1
-        scores = self.model_.predict(_readable(X), thread_count=threads)
+        features = _readable(read_features(self, X, raw=True))
+        scores = self.model_.predict(features, thread_count=threads)
         return np.asarray(scores, dtype=np.float64)
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
