@@ -59,7 +59,7 @@ SPACES: dict[str, dict[str, list[Any]]] = {
     },
     "exposure LP": {"slack": [step / 10 for step in range(11)]},
     "Lagrangian": {"slack": [step / 20 for step in range(11)]},
-    "regularised": {"strength": [0.1, 0.3, 1.0, 3.0, 10.0]},
+    "regularised": {"strength": [0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 1.0, 3.0]},
     "unconstrained": {},
 }
 """The paper's ranges, by the name of the method: what `tune` tries where no space is given.
