@@ -20,6 +20,7 @@ from benchmarks import (
     fair,
     kernel,
     lagrangian,
+    lambdarank,
     letor,
     linear,
     long_list,
@@ -45,6 +46,7 @@ ALL = {
         schedules,
         exposure,
         lagrangian,
+        lambdarank,
     )
 }
 
