@@ -24,6 +24,7 @@ from benchmarks import (
     letor,
     linear,
     long_list,
+    rivals,
     scaling,
     schedules,
     startup,
@@ -46,6 +47,7 @@ ALL = {
         schedules,
         exposure,
         lagrangian,
+        rivals,
         lambdarank,
     )
 }

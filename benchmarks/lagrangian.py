@@ -1,9 +1,11 @@
 """An epoch of the Lagrangian method against PyTorch's autograd on explicit pairs."""
 
+from functools import partial
+
 import numpy as np
 import torch
 
-from benchmarks.tools import best_seconds, biased_table, markdown
+from benchmarks.tools import best_in_turns, biased_table, markdown
 from pairity import InterGroup, Queries
 from pairity.baselines._linear import StandardFeatures
 from pairity.baselines.proxy_lagrangian import _Proxy
@@ -40,9 +42,9 @@ def run():
             assert np.allclose([error, gaps[0]], measured)
         row = [f"{len(i):,}", n_items, n_features]
         for measured in (False, True):
-            fast = best_seconds(lambda: ours(measured), 15)  # noqa: B023
-            slow = best_seconds(lambda: gathered(measured), 5)  # noqa: B023
-            slower = best_seconds(lambda: copied(measured), 3)  # noqa: B023
+            fast, slow, slower = best_in_turns(
+                [partial(each, measured) for each in (ours, gathered, copied)], 9
+            )
             row += [f"{1000 * fast:.2f}", f"{slow / fast:.0f}", f"{slower / fast:.0f}"]
         rows.append(row)
     header = [

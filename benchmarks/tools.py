@@ -20,6 +20,22 @@ def best_seconds(function, repeats=5):
     return min(times)
 
 
+def best_in_turns(functions, repeats=5):
+    """The fastest of several calls of each, taken in turns, after one that is not counted.
+
+    With a pause before each: OpenMP's threads spin for a while after a call, on others' cores.
+    """
+    times = [[] for _ in functions]
+    for at in range(repeats + 1):
+        for function, taken in zip(functions, times, strict=True):
+            time.sleep(0.02)
+            began = time.perf_counter()
+            function()
+            if at:
+                taken.append(time.perf_counter() - began)
+    return [min(taken) for taken in times]
+
+
 def markdown(header, rows):
     lines = [header, ["---"] + ["---:"] * (len(header) - 1), *rows]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
