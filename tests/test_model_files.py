@@ -1,6 +1,7 @@
 """Saved models: they come back bit for bit, and whatever is wrong with a folder has its error."""
 
 import copy
+import functools
 import json
 import os
 import pickle
@@ -567,6 +568,7 @@ def test_types_of_others_are_neither_saved_nor_made(tmp_path):
     for content in (
         {"regressor": Ridge(), "estimators": [Hostile()]},
         {"regressor": Ridge(), "estimators": [os.system]},
+        {"regressor": Ridge(), "estimators": [functools.partial(os.system, "true")]},
     ):
         replace_file(folder, "ranker.skops", skops.io.dumps(content))
         refused(folder, "nothing but NumPy's and scikit-learn's own types")
