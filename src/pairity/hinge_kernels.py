@@ -15,7 +15,7 @@ from numba import njit
 from pairity.counting import add_lower, insert
 from pairity.kernels import LANES, group_end, preferring
 
-SHORT = 1024  # items; all pairs of such lists are compared
+SHORT = 2000  # items; comparing all pairs of such lists is faster than sorting them
 _APART = 128  # entries of an array, at least; see pairity.loss_kernels
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
