@@ -47,8 +47,8 @@ ALL = {
         schedules,
         exposure,
         lagrangian,
-        rivals,
         lambdarank,
+        rivals,
     )
 }
 

@@ -17,7 +17,7 @@ xgb = pytest.importorskip("xgboost", reason="xgboost is not installed")
 
 SETS = eval_sets(HELD)
 NOISE = {**SETS, "eval_set": [(HELD.X, np.random.default_rng(0).permutation(HELD.y))]}
-SLOW = slow_logistic(QUERIES, TABLE)
+SLOW = slow_logistic(QUERIES, TABLE, curvature=2.0)
 
 
 def model(**params):

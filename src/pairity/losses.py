@@ -324,8 +324,7 @@ class LambdaRank:
     There is no ``value``: ranks change with the scores, and the gradient is that of no function of
     them. To follow the training, measure NDCG.
 
-    XGBoost's ``rank:ndcg`` doubles the Hessian: with its ``learning_rate``, ``reg_lambda`` and
-    ``min_child_weight`` doubled, it takes the steps that this loss takes without, but for ties.
+    XGBoost's ``rank:ndcg`` doubles the Hessian, which `pairity.rankers.xgboost` does too.
 
     References
     ----------

@@ -39,6 +39,7 @@ _FIT_PARAMETERS = ("eval_set", "eval_qid", "eval_group", "verbose")
 _TRUNCATION = 32  # XGBoost's own, for the top-k pairs of rank:ndcg
 _LINEAR_GAINS = tuple(range(32))
 _READING = ("missing", "feature_types", "enable_categorical", "nthread")
+_CURVATURE = 2.0  # by which XGBoost's ranking objectives multiply second derivatives
 
 
 class XGBoostRanker(BoosterRanker):
@@ -68,7 +69,9 @@ class XGBoostRanker(BoosterRanker):
     `XGBRanker.fit` does.
 
     The binned data are built once for all rounds. Pair weights are relative to their mean, so that
-    the L2 penalty means the same whatever their scale. The saved model names a squared error as
+    the L2 penalty means the same whatever their scale. Second derivatives are doubled, as XGBoost's
+    own ranking objectives do, so that learning rate, penalty and least child weight mean what they
+    mean there. The saved model names a squared error as
     its objective: XGBoost has no name for a custom one. Its scores are not touched by that.
     """
 
@@ -154,7 +157,9 @@ class XGBoostRanker(BoosterRanker):
         )
 
         def call(scores: NDArray[np.float32], _data: Any) -> tuple[Any, Any]:
-            return objective(scores.astype(np.float64))
+            gradient, hessian = objective(scores.astype(np.float64))
+            hessian *= _CURVATURE
+            return gradient, hessian
 
         n_threads = params.get("n_jobs", params.get("nthread"))
         self.evals_result_: dict[str, Any] = {}
