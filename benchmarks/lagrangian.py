@@ -56,7 +56,8 @@ def run():
         "One gradient of the hinge loss and the relaxed inter-group constraint in the "
         "coefficients, without and with the true error and gap that the multipliers follow; the "
         "numbers agree. PyTorch gathers scores by pair or, as the authors' notebooks do, "
-        "multiplies the features of both items of every pair."
+        "multiplies the features of both items of every pair. The two products with X that every "
+        "version needs are most of our time where features are many and pairs of an item few."
     )
     return markdown(header, rows) + "\n\n" + note
 
