@@ -36,7 +36,10 @@ LAYERS = [
     {"methods", "model_files", "baselines.permutations", "baselines._linear"},
     {"demo", "runs", "baselines.item_weighting", "baselines.exposure"}
     | {"baselines.proxy_lagrangian", "baselines.regulariser"},
-    {"baselines", "frontiers", "testing"},
+    {"baselines", "frontiers", "testing.contracts"},
+    {"testing.rankers", "testing.methods"},
+    {"testing"},
+    {"sweeps"},
     {"tuning", "paper.protocol"},
     {"paper.claims", "paper.drawing"},
     {"paper.checks"},

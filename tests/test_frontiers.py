@@ -13,9 +13,10 @@ from pairity import FairRanker, InputError, LinearRanker, Queries, StatisticalPa
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MissingExtraError, PairityWarning, TargetNotReachedWarning
 from pairity.figures import Figure
-from pairity.frontiers import Frontier, Verdict, sweep
+from pairity.frontiers import Frontier, Verdict
 from pairity.methods import Method, Rankings, as_method
 from pairity.runs import Run
+from pairity.sweeps import sweep
 
 QUERIES = make_biased_ranking(60, 12, strength=2, separation=2, random_state=0).queries()
 

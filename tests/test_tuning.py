@@ -9,8 +9,8 @@ from scipy.stats import loguniform, randint, uniform
 from pairity import FairRanker, InputError, LinearRanker, audit
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning, TargetNotReachedWarning
-from pairity.frontiers import sweep
 from pairity.methods import Method, Rankings, as_method
+from pairity.sweeps import sweep
 from pairity.tuning import SPACES, draw_settings, query_folds, tune, tune_all, tuned
 
 QUERIES = make_biased_ranking(60, 12, strength=2, separation=2, random_state=0).queries()

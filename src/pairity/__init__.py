@@ -21,7 +21,6 @@ if _TYPE_CHECKING:
     from pairity.exceptions import PairityWarning as PairityWarning
     from pairity.fair_ranker import FairRanker as FairRanker
     from pairity.frontiers import Frontier as Frontier
-    from pairity.frontiers import sweep as sweep
     from pairity.groups import quantile_groups as quantile_groups
     from pairity.methods import Method as Method
     from pairity.methods import as_method as as_method
@@ -31,6 +30,7 @@ if _TYPE_CHECKING:
     from pairity.rankers.linear import LinearRanker as LinearRanker
     from pairity.solvers import DampedStep as DampedStep
     from pairity.solvers import PlainStep as PlainStep
+    from pairity.sweeps import sweep as sweep
 
 _HOME = {
     "Audit": "audits",
@@ -55,7 +55,7 @@ _HOME = {
     "audit": "audits",
     "load": "model_files",
     "quantile_groups": "groups",
-    "sweep": "frontiers",
+    "sweep": "sweeps",
 }
 
 __version__ = "0.1.0"

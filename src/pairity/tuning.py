@@ -25,24 +25,21 @@ from sklearn.utils import check_random_state
 
 from pairity.columns import show
 from pairity.exceptions import InputError, TargetNotReachedWarning
-from pairity.frontiers import (
-    Choice,
-    Frontier,
-    about_measuring,
-    as_held_out,
-    as_measuring,
-    as_queries,
-    as_utility,
-    fingerprint_of,
-    require_choice,
-    warn_of_failures,
-    without_weightless,
-)
+from pairity.frontiers import Choice, Frontier, as_utility, require_choice
 from pairity.methods import Method, Scorer
 from pairity.progress import Show
 from pairity.queries import Queries, require_groups, require_preferences
 from pairity.runs import Job, Store, fingerprint, new_run, plain_settings, run_all, run_key
 from pairity.solvers import PlainStep
+from pairity.sweeps import (
+    about_measuring,
+    as_held_out,
+    as_measuring,
+    as_queries,
+    fingerprint_of,
+    warn_of_failures,
+    without_weightless,
+)
 
 Make = Callable[..., Method]
 Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -138,7 +135,7 @@ def tune(
     random_state : int
         Splits, draws settings, and is every trial's seed.
     n_jobs, directory, progress, n_resamples
-        As in `pairity.frontiers.sweep`.
+        As in `pairity.sweeps.sweep`.
 
     Returns
     -------

@@ -8,6 +8,7 @@ input.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -28,7 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in _COMMANDS:
         command.add_to(commands)
-    given = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    given = parser.parse_args(words, argparse.Namespace(command=shlex.join(["pairity", *words])))
     try:
         return int(given.run(given))
     except PairityError as error:

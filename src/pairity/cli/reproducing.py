@@ -60,6 +60,7 @@ def run(given: argparse.Namespace) -> int:
         quick=given.quick,
         n_jobs=given.jobs,
         progress=False if given.quiet else "auto",
+        command=given.command,
     )
     counts = count_verdicts(result.claims)
     header = ["claim", *map(str, Verdict)]

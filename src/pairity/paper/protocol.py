@@ -23,7 +23,7 @@ from pairity.baselines.item_weighting import item_weights
 from pairity.baselines.proxy_lagrangian import lagrangian
 from pairity.constraints import CATALOGUE
 from pairity.fair_ranker import FairRanker
-from pairity.frontiers import Frontier, sweep
+from pairity.frontiers import Frontier
 from pairity.methods import Method, Scorer, as_method
 from pairity.progress import Show
 from pairity.queries import Queries
@@ -31,6 +31,7 @@ from pairity.rankers.base import Ranker
 from pairity.rankers.linear import LinearRanker
 from pairity.runs import Run
 from pairity.solvers import PlainStep
+from pairity.sweeps import sweep
 
 CONSTRAINTS = tuple(CATALOGUE)
 RIVALS = ("unconstrained", "re-weighting", "post-processing", "in-processing")

@@ -61,6 +61,7 @@ class Reproduction:
     shares : tuple of Entry, trained with x · λ*
     claims : tuple of Claim
     seconds : float, that this took; runs that were on disk took none
+    command : str, what was typed
     """
 
     settings: tuple[Setting, ...]
@@ -69,6 +70,7 @@ class Reproduction:
     shares: tuple[Entry, ...]
     claims: tuple[Claim, ...]
     seconds: float
+    command: str = ""
 
 
 def reproduce(
@@ -80,6 +82,7 @@ def reproduce(
     quick: bool = False,
     n_jobs: int | None = -1,
     progress: Show = "auto",
+    command: str = "",
 ) -> Reproduction:
     """Run the paper's experiments, and write tables, figures and verdicts.
 
@@ -98,6 +101,8 @@ def reproduce(
     n_jobs : int, optional
         How many runs at a time, each in a process of its own; all cores by default.
     progress : {"auto"} or bool
+    command : str
+        What was typed, to be written down with the results.
 
     Returns
     -------
@@ -116,7 +121,9 @@ def reproduce(
         for attribute in _ATTRIBUTE[name]
         for queries in [_load(name, attribute, data_home, progress)]
     ]
-    return run_settings(settings, directory, quick=quick, n_jobs=n_jobs, progress=progress)
+    return run_settings(
+        settings, directory, quick=quick, n_jobs=n_jobs, progress=progress, command=command
+    )
 
 
 def run_settings(
@@ -126,6 +133,7 @@ def run_settings(
     quick: bool = False,
     n_jobs: int | None = None,
     progress: Show = "auto",
+    command: str = "",
 ) -> Reproduction:
     """The same for queries of any kind: compare, judge, write; see `reproduce`."""
     began = time.perf_counter()
@@ -149,7 +157,7 @@ def run_settings(
     claims += _further(settings, kept, quick)
     result = Reproduction(
         tuple(settings), frontiers, tuple(entries), tuple(shares), tuple(claims),
-        time.perf_counter() - began,
+        time.perf_counter() - began, command,
     )  # fmt: skip
     _write(target, result)
     return result
@@ -279,7 +287,8 @@ def results_page(result: Reproduction) -> str:
         "those with the lowest violation of the constraint on the validation queries were chosen, "
         "seed by seed. † reads the groups of the items it ranks.",
         "",
-        f"{_versions()}. {result.seconds:.0f} s.",
+        f"{f'`{result.command}`: ' if result.command else ''}{result.seconds / 60:.0f} min, "
+        f"{_versions()}.",
     ]
     for setting in result.settings:
         queries = setting.queries

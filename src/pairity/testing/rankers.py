@@ -1,46 +1,47 @@
-"""check_ranker and check_method: what every ranker and every method must do, ours and anybody's.
+"""check_ranker: what every ranker must do, ours and anybody's.
 
-Each check of a ranker trains copies of it on small data made here, with weights that must give the
-same model, and compares the scores of the training items. Nothing else is known of the ranker
-than `pairity.rankers.base.Ranker`. Each check of a method trains it on some queries, changes what
-must make no difference to others, and compares how these are ordered.
+Each check trains copies of the ranker on small data made here, with weights that must give the same
+model, and compares the scores of the training items. Nothing else is known of the ranker than
+`pairity.rankers.base.Ranker`.
 """
 
 from __future__ import annotations
 
 import pickle
-import random
-import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from pairity.exceptions import ContractError, InputError, PairityWarning
 from pairity.fair_ranker import FairRanker
-from pairity.methods import Method, Rankings, Scorer, as_method
 from pairity.pairs import cell_means, mean_auc
 from pairity.queries import Queries
 from pairity.rankers.adapters import as_ranker
-from pairity.runs import Copies
+from pairity.testing.contracts import (
+    INTERRUPTIONS,
+    RTOL,
+    Array,
+    Calls,
+    mixed_lists,
+    named_failures,
+    names_to_skip,
+    raise_all,
+    titled,
+    with_global_seed,
+)
 
-Array = NDArray[np.float64]
 Plain = Callable[[Queries], Any]
 
-RTOL = 1e-4
 _LEAST_AUC = 0.6  # a ranker that learns anything is well above, on its training items
 _LEAST_PULL = 0.05  # of a cell's AUC, between weighing it little and much
 _RESPONSE_ERROR = 0.25  # a response only steers the search
-_INTERRUPTIONS = (0.0, 0.3, 0.6, 0.9)  # of the calls in a fit
 
 RANKER_CHECKS: dict[str, Callable[..., None]] = {}
 """The properties, by name, in the order in which they are checked.
@@ -152,16 +153,7 @@ def check_ranker(
             check()
         except ContractError as error:
             failures.append(error)
-    _raise_all(failures, len(RANKER_CHECKS.keys() - set(skip)))
-
-
-def _raise_all(failures: list[ContractError], n_checks: int) -> None:
-    if len(failures) == 1:
-        raise failures[0]
-    if failures:
-        listed = "\n".join(f"- {failure}" for failure in failures)
-        names = tuple(name for failure in failures for name in failure.properties)
-        raise ContractError(f"{len(failures)} of {n_checks} properties fail.\n{listed}", names)
+    raise_all(failures, len(RANKER_CHECKS.keys() - set(skip)))
 
 
 def ranker_checks(
@@ -190,13 +182,7 @@ def ranker_checks(
         def test_contract(name):
             CHECKS[name]()
     """
-    chosen = (skip,) if isinstance(skip, str) else tuple(skip)
-    for name in chosen:
-        if name not in RANKER_CHECKS:
-            raise InputError(
-                f"There is no property named {name!r} to skip. Choose among "
-                f"{', '.join(map(repr, RANKER_CHECKS))}."
-            )
+    chosen = names_to_skip(skip, RANKER_CHECKS)
     for name, check in RANKER_CHECKS.items():
         if name not in chosen:
             yield name, _Bound(check, ranker, rtol, plain)
@@ -270,55 +256,16 @@ def _property(name: str) -> Callable[[Callable[[_Subject], None]], Callable[...,
     def enter(function: Callable[[_Subject], None]) -> Callable[..., None]:
         def check(ranker: Any, *, rtol: float = RTOL, plain: Plain | None = None) -> None:
             subject = _Subject(name, as_ranker(ranker), rtol, plain)
-            with _named_failures(type(subject.ranker).__name__, name):
+            with named_failures(type(subject.ranker).__name__, name):
                 function(subject)
 
-        RANKER_CHECKS[name] = _titled(check, function)
+        RANKER_CHECKS[name] = titled(check, function)
         return check
 
     return enter
 
 
-@contextmanager
-def _named_failures(whose: str, name: str) -> Iterator[None]:
-    """Say of any other exception which property it stood in the way of."""
-    try:
-        yield
-    except ContractError:
-        raise
-    except Exception as error:
-        told = str(error).partition("\n")[0]
-        raise ContractError(
-            f"{whose} fails {name!r}: it raised {type(error).__name__}: {told}", (name,)
-        ) from error
-
-
-def _titled(check: Callable[..., None], function: Callable[..., None]) -> Callable[..., None]:
-    """The check under the name and with the words of the function it runs."""
-    check.__name__ = check.__qualname__ = function.__name__
-    check.__doc__ = function.__doc__
-    return check
-
-
 # --- data ---------------------------------------------------------------------------------------
-
-
-def _mixed() -> dict[str, Any]:
-    """Thirty lists of twelve: three grades, and three groups that are favoured unequally."""
-    rng = np.random.default_rng(20210)
-    n_queries, n_items = 30, 12
-    qid = np.repeat(np.arange(n_queries), n_items)
-    group = rng.integers(0, 3, len(qid))
-    X = rng.normal(size=(len(qid), 4))
-    X[:, 3] += group - 1.0
-    latent = X @ [1.0, -0.6, 0.3, 0.0] + 0.8 * (group - 1.0) + 0.7 * rng.normal(size=len(qid))
-    rank = latent.reshape(n_queries, n_items).argsort(axis=1).argsort(axis=1).ravel()
-    return {
-        "X": X,
-        "y": (rank // 4).astype(float),
-        "qid": qid,
-        "sensitive_features": np.array(["a", "b", "c"], dtype=object)[group],
-    }
 
 
 _TABLE = np.array([[1.0, 0.4, 2.5], [1.6, 0.8, 0.3], [0.5, 1.9, 1.2]])  # for the mixed lists
@@ -394,7 +341,7 @@ def _table(queries: Queries, table: Any) -> Array:
 @_property("learns")
 def check_learns(subject: _Subject) -> None:
     """Items with higher labels get higher scores."""
-    queries = _queries(subject, _mixed())
+    queries = _queries(subject, mixed_lists())
     auc = mean_auc(subject.scores(queries), queries)
     if not auc >= _LEAST_AUC:
         subject.fail(
@@ -407,7 +354,7 @@ def check_learns(subject: _Subject) -> None:
 @_property("unit weights")
 def check_unit_weights(subject: _Subject) -> None:
     """A table of ones is plain training."""
-    data = _mixed()
+    data = mixed_lists()
     queries = _queries(subject, data)
     ones = subject.scores(queries)
     advice = "With all weights 1, train as if there were none."
@@ -425,7 +372,7 @@ def check_unit_weights(subject: _Subject) -> None:
 @_property("scale")
 def check_scale(subject: _Subject) -> None:
     """Scaling the table changes nothing."""
-    queries = _queries(subject, _mixed())
+    queries = _queries(subject, mixed_lists())
     once = subject.scores(queries, _TABLE)
     for factor in (3.0, 0.1):
         subject.same(
@@ -509,7 +456,7 @@ def check_weights_multiply(subject: _Subject) -> None:
 @_property("missing groups")
 def check_missing_groups(subject: _Subject) -> None:
     """Pairs with an item of unknown group weigh 1."""
-    data = _mixed()
+    data = mixed_lists()
     unknown = np.arange(len(data["y"])) % 5 == 0
     group = data["sensitive_features"]
     missing = _queries(subject, data, sensitive_features=np.where(unknown, None, group))
@@ -525,7 +472,7 @@ def check_missing_groups(subject: _Subject) -> None:
 @_property("row order")
 def check_row_order(subject: _Subject) -> None:
     """The order of the caller's rows does not matter."""
-    data = _mixed()
+    data = mixed_lists()
     rows = np.random.default_rng(5).permutation(len(data["y"]))
     shuffled = {key: values[rows] for key, values in data.items()}
     subject.same(
@@ -548,7 +495,7 @@ def check_clone(subject: _Subject) -> None:
             "it has no get_params. Inherit from sklearn.base.BaseEstimator, and let __init__ only "
             "store its arguments."
         )
-    queries = _queries(subject, _mixed())
+    queries = _queries(subject, mixed_lists())
     fitted = subject.fit(queries, _TABLE)
     copy = clone(fitted)
     if type(copy) is not type(fitted) or not _equal(_frozen(copy), _frozen(fitted)):
@@ -579,7 +526,7 @@ def check_clone(subject: _Subject) -> None:
 def check_parameters(subject: _Subject) -> None:
     """Fitting changes neither the parameters nor the data."""
     ranker = clone(subject.ranker, safe=False)
-    queries, table = _queries(subject, _mixed()), _TABLE.copy()
+    queries, table = _queries(subject, mixed_lists()), _TABLE.copy()
     before, fitted, features = _frozen(ranker), _fitted(ranker), queries.X.copy()
     if ranker.fit_pairs(queries, table) is not ranker:
         subject.fail("fit_pairs does not return the ranker itself. End it with `return self`.")
@@ -598,7 +545,7 @@ def check_parameters(subject: _Subject) -> None:
 @_property("previous")
 def check_previous(subject: _Subject) -> None:
     """The previous fit is a place to start from, and is not changed."""
-    queries = _queries(subject, _mixed())
+    queries = _queries(subject, mixed_lists())
     first = subject.fit(queries)
     before = subject.predict(first, queries.X)
     second = subject.fit(queries, _TABLE, previous=first)
@@ -608,7 +555,7 @@ def check_previous(subject: _Subject) -> None:
         )
     subject.same(
         subject.predict(second, queries.X),
-        subject.scores(_queries(subject, _mixed()), _TABLE),
+        subject.scores(_queries(subject, mixed_lists()), _TABLE),
         "with and without a previous fit",
         "Start from the previous fit only where the result does not depend on the start.",
     )
@@ -617,7 +564,7 @@ def check_previous(subject: _Subject) -> None:
 @_property("predict")
 def check_predict(subject: _Subject) -> None:
     """Scores are finite numbers, each of its own row, without a group."""
-    queries = _queries(subject, _mixed())
+    queries = _queries(subject, mixed_lists())
     model = subject.fit(queries, _TABLE)
     X = queries.X
     scores = model.predict(X)
@@ -639,7 +586,7 @@ def check_predict(subject: _Subject) -> None:
 def check_seed(subject: _Subject) -> None:
     """The same seed gives the same model."""
     first, second = (
-        _with_global_seed(seed, lambda: subject.scores(_queries(subject, _mixed()), _TABLE))
+        with_global_seed(seed, lambda: subject.scores(_queries(subject, mixed_lists()), _TABLE))
         for seed in (1, 2)
     )
     subject.same(
@@ -654,17 +601,17 @@ def check_seed(subject: _Subject) -> None:
 @_property("interruption")
 def check_interruption(subject: _Subject) -> None:
     """A fit that Ctrl-C ended leaves nothing broken."""
-    data = _mixed()
+    data = mixed_lists()
     queries = _queries(subject, data)
     first = subject.fit(queries)
     before = subject.predict(first, data["X"])
     want = subject.scores(queries, _TABLE)
     came_out = 0
     for previous in (None, first):  # new queries, whose preparation is interrupted too, and later
-        with _Calls(subject.ranker) as calls:
+        with Calls(subject.ranker) as calls:
             given = _queries(subject, data) if previous is None else queries
             subject.fit(given, _TABLE, previous=previous)
-        for share in _INTERRUPTIONS:
+        for share in INTERRUPTIONS:
             given = _queries(subject, data) if previous is None else queries
             ranker = clone(subject.ranker, safe=False)
             at = 2 + int(share * (calls.n - 2))  # the first is the fit itself
@@ -690,7 +637,7 @@ def check_interruption(subject: _Subject) -> None:
 def _interrupted(ranker: Any, queries: Queries, previous: Any, at: int) -> bool:
     """Interrupt a fit, and tell whether the interruption came out."""
     try:
-        with _Calls(ranker, at):
+        with Calls(ranker, at):
             ranker.fit_pairs(queries, _TABLE.copy(), previous=previous)
     except KeyboardInterrupt:
         return True
@@ -707,7 +654,7 @@ def check_following(subject: _Subject) -> None:
     """A table that is followed and stays the same is that table."""
     if not hasattr(subject.ranker, "fit_following"):
         return
-    queries = _queries(subject, _mixed())
+    queries = _queries(subject, mixed_lists())
     ranker = clone(subject.ranker, safe=False)
     try:
         ranker.fit_following(queries, lambda *_: _TABLE.copy())
@@ -745,7 +692,7 @@ def check_response(subject: _Subject) -> None:
 @_property("FairRanker")
 def check_fair_ranker(subject: _Subject) -> None:
     """It works inside FairRanker, and can be pickled there."""
-    data = _mixed()
+    data = mixed_lists()
     model = FairRanker(subject.ranker, max_rounds=2, tolerance=0.0, progress=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PairityWarning)
@@ -761,412 +708,7 @@ def check_fair_ranker(subject: _Subject) -> None:
     )
 
 
-# --- methods ------------------------------------------------------------------------------------
-
-METHOD_CHECKS: dict[str, Callable[..., None]] = {}
-"""The properties of a method, by name, in the order in which they are checked.
-
-Each is a function of ``(method, *, rtol=1e-4)`` that raises `ContractError`.
-"""
-
-
-def check_method(method: Any, *, rtol: float = RTOL, skip: Collection[str] = ()) -> None:
-    """Check that a method can be compared with others: that it is what it says, and no cheat.
-
-    Parameters
-    ----------
-    method : Method, or whatever else `pairity.methods.as_method` takes
-        It is fitted many times on 20 queries of 12 items, in three groups that the labels favour
-        unequally.
-    rtol : float, default=1e-4
-        How far the scores of two orders that must agree may lie apart, as a share of their spread.
-        Where the order is drawn at random, expected positions take the place of scores.
-    skip : collection of str
-        Names of properties that this method need not have.
-
-    Raises
-    ------
-    ContractError
-        If a property fails; it says which ones, by how much, and what the method should do. Its
-        `properties` are their names.
-
-    Notes
-    -----
-    The properties, in the order of `METHOD_CHECKS`:
-
-    description
-        The name is a text of one line, the settings a mapping from texts, both print, and nothing
-        in them changes from one session to the next (an address in memory would).
-    scores
-        Queries that were not trained on get one finite score per item, or `Rankings` whose
-        probabilities add up to one; without groups, unless the method says that it needs them.
-    labels
-        Scoring does not read the labels of the queries it scores.
-    other queries
-        Each query is scored by itself: alone, among others, and in another order of queries alike.
-    data
-        Neither fitting nor scoring changes the queries.
-    fits
-        A scorer goes on to score the same after the method was fitted to other queries.
-    groups
-        The use of groups is declared truthfully. Without `needs_group`, the order stays the same
-        where the scorer is handed groups all the same, and where these are shuffled. With it,
-        the order changes where groups are shuffled, on data whose groups are far from even.
-    seed
-        Two fits with one seed agree, whatever the state of NumPy's and Python's global generators.
-    missing groups
-        Items without a group can be trained on and ranked, and so can queries of one group only.
-    two groups
-        It works with two groups as well as with three.
-    interruption
-        Ctrl-C comes out of a fit, rather than a scorer that is not what the settings say.
-
-    Examples
-    --------
-    >>> from pairity import LinearRanker
-    >>> from pairity.testing import METHOD_CHECKS, check_method
-    >>> check_method(LinearRanker())
-    >>> METHOD_CHECKS["groups"](LinearRanker())
-    """
-    failures = []
-    for _, check in method_checks(method, rtol=rtol, skip=skip):
-        try:
-            check()
-        except ContractError as error:
-            failures.append(error)
-    _raise_all(failures, len(METHOD_CHECKS.keys() - set(skip)))
-
-
-def method_checks(
-    method: Any, *, rtol: float = RTOL, skip: Collection[str] = ()
-) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The checks of a method one by one, to be parametrised over; see `ranker_checks`.
-
-    Parameters
-    ----------
-    method, rtol, skip
-        As in `check_method`.
-
-    Yields
-    ------
-    name : str
-    check : callable
-        Without arguments; raises `ContractError`.
-    """
-    chosen = (skip,) if isinstance(skip, str) else tuple(skip)
-    for name in chosen:
-        if name not in METHOD_CHECKS:
-            raise InputError(
-                f"There is no property named {name!r} to skip. Choose among "
-                f"{', '.join(map(repr, METHOD_CHECKS))}."
-            )
-    for name, check in METHOD_CHECKS.items():
-        if name not in chosen:
-            yield name, partial(check, method, rtol=rtol)
-
-
-@dataclass(frozen=True, eq=False)
-class _MethodSubject:
-    """The method under one check."""
-
-    name: str
-    method: Method
-    rtol: float
-
-    def fit(self, train: Queries, seed: int = 3) -> Scorer:
-        return self.method.fit(train, seed)
-
-    def order(self, scorer: Scorer, queries: Queries) -> Array:
-        """One number per item: its score, or its expected position where that is drawn."""
-        return self.numbers(self.method.score(scorer, queries), queries)
-
-    def numbers(self, result: Any, queries: Queries) -> Array:
-        copies = Copies.of(queries, result)
-        if not isinstance(result, Rankings):
-            return copies.scores
-        place = np.empty(result.scores.shape)
-        for query in range(queries.n_queries):
-            rows = np.flatnonzero(queries.query == query)
-            place[rows] = rankdata(result.scores[rows], axis=0)
-        return np.asarray((place * result.probability[queries.query]).sum(axis=1))
-
-    def apart(self, got: Array, want: Array) -> float:
-        """How far two orders lie apart, as a share of their spread."""
-        gap, spread = float(np.abs(got - want).max()), float(np.ptp(want))
-        if gap == 0.0:
-            return 0.0
-        return gap / spread if spread > 0 else np.inf
-
-    def same(self, got: Array, want: Array, what: str, advice: str) -> None:
-        apart = self.apart(got, want)
-        if not apart <= self.rtol:
-            self.fail(
-                f"{what}: scores differ by up to {apart:.2g} of their spread (rtol is "
-                f"{self.rtol:g}). {advice}"
-            )
-
-    def fail(self, message: str) -> None:
-        called = getattr(self.method, "name", "The method")
-        raise ContractError(f"{called} fails {self.name!r}: {message}", (self.name,))
-
-
-def _method_property(
-    name: str,
-) -> Callable[[Callable[[_MethodSubject], None]], Callable[..., None]]:
-    """Enter a check in the list, as a function of a method."""
-
-    def enter(function: Callable[[_MethodSubject], None]) -> Callable[..., None]:
-        def check(method: Any, *, rtol: float = RTOL) -> None:
-            subject = _MethodSubject(name, as_method(method), rtol)
-            with _named_failures(subject.method.name, name), warnings.catch_warnings():
-                warnings.simplefilter("ignore", PairityWarning)
-                function(subject)
-
-        METHOD_CHECKS[name] = _titled(check, function)
-        return check
-
-    return enter
-
-
-def _halves(**changed: Any) -> tuple[Queries, Queries]:
-    """Twenty queries to train on and ten others, of the mixed lists."""
-    data = {**_mixed(), **changed}
-    queries = Queries.from_arrays(**{**data, "X": data["X"].copy()})
-    return queries.take(np.arange(20)), queries.take(np.arange(20, 30))
-
-
-def _shuffled_groups(queries: Queries) -> Queries:
-    rows = np.random.default_rng(7).permutation(queries.n_items)
-    return replace(queries, group=queries.group[rows])
-
-
-@_method_property("description")
-def check_description(subject: _MethodSubject) -> None:
-    """Name and settings print, and are the same in the next session."""
-    method: Any = subject.method
-    name, settings = method.name, method.settings
-    if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        subject.fail(f"its name is {name!r}. Give a text of one line.")
-    if not isinstance(settings, Mapping) or not all(isinstance(key, str) for key in settings):
-        subject.fail(f"its settings are {settings!r}. Give a mapping from names to values.")
-    if not isinstance(method.needs_group, bool):
-        subject.fail(f"needs_group is {method.needs_group!r}. Give True or False.")
-    for key, value in settings.items():
-        if " at 0x" in repr(value) and not hasattr(value, "__qualname__"):
-            subject.fail(
-                f"its setting {key!r} prints as {value!r}, an address that the next session does "
-                "not know again. Give it a __repr__, or name it by a text."
-            )
-    repr(method)
-
-
-@_method_property("scores")
-def check_scores(subject: _MethodSubject) -> None:
-    """One finite score per item, or rankings with their probabilities."""
-    train, test = _halves()
-    order = subject.order(subject.fit(train), test)
-    if np.ptp(order) == 0.0:
-        subject.fail("all items get the same score. Learn from the training queries.")
-
-
-@_method_property("labels")
-def check_labels(subject: _MethodSubject) -> None:
-    """Scoring does not read labels."""
-    train, test = _halves()
-    scorer = subject.fit(train)
-    order = subject.order(scorer, test)
-    for y, what in ((test.y.max() - test.y, "reversed"), (np.zeros(test.n_items), "all 0")):
-        subject.same(
-            subject.order(scorer, replace(test, y=y)),
-            order,
-            f"labels of the test queries {what}",
-            "Learn from the training queries only; labels are not known where a ranker is used.",
-        )
-
-
-@_method_property("other queries")
-def check_other_queries(subject: _MethodSubject) -> None:
-    """Each query is scored by itself."""
-    train, test = _halves()
-    scorer = subject.fit(train)
-    order = subject.order(scorer, test)
-    advice = "Score each query by itself: which others come with it is chance."
-    for chosen in ([0], [4], [2, 3, 7]):
-        got = subject.order(scorer, test.take(chosen))
-        want = order[np.isin(test.query, chosen)]
-        subject.same(got, want, f"{len(chosen)} of the test queries, and all", advice)
-    last = test.n_queries - 1
-    turned = replace(test, query=last - test.query)
-    subject.same(subject.order(scorer, turned), order, "queries numbered backwards", advice)
-
-
-@_method_property("data")
-def check_data(subject: _MethodSubject) -> None:
-    """Neither fitting nor scoring changes the queries."""
-    train, test = _halves()
-    kept = _halves()
-    scorer = subject.fit(train)
-    if train != kept[0]:
-        subject.fail("fitting changed the training queries. Copy before you write to them.")
-    subject.order(scorer, test)
-    if (train, test) != kept:
-        subject.fail("scoring changed the queries. Copy before you write to them.")
-
-
-@_method_property("fits")
-def check_fits(subject: _MethodSubject) -> None:
-    """A scorer does not change when the method is fitted again."""
-    train, test = _halves()
-    scorer = subject.fit(train)
-    order = subject.order(scorer, test)
-    y = train.y.max() - train.y
-    subject.order(subject.fit(replace(train, y=y)), test)
-    subject.same(
-        subject.order(scorer, test),
-        order,
-        "a scorer before and after the method was fitted to other queries",
-        "Keep what is learnt in the scorer, not in the method; train a copy of what was given.",
-    )
-
-
-@_method_property("groups")
-def check_groups(subject: _MethodSubject) -> None:
-    """The use of groups is declared truthfully."""
-    train, test = _halves()
-    scorer = subject.fit(train)
-    shuffled = _shuffled_groups(test)
-    if subject.method.needs_group:
-        order = subject.order(scorer, test)
-        if subject.apart(subject.order(scorer, shuffled), order) <= subject.rtol:
-            subject.fail(
-                "it says that it needs groups, but orders the same queries alike when their groups "
-                "are shuffled. Leave needs_group out, or use the groups."
-            )
-        return
-    order = subject.order(scorer, test)
-    for given, what in ((test, "with"), (shuffled, "with shuffled")):
-        subject.same(
-            subject.numbers(scorer(given), given),
-            order,
-            f"queries without groups, and {what} groups",
-            "Say needs_group=True, or do not read the groups of the queries to be scored.",
-        )
-
-
-@_method_property("seed")
-def check_method_seed(subject: _MethodSubject) -> None:
-    """The same seed gives the same order."""
-    train, test = _halves()
-    first, second = (
-        _with_global_seed(seed, lambda: subject.order(subject.fit(train, 11), test))
-        for seed in (1, 2)
-    )
-    subject.same(
-        second,
-        first,
-        "two fits with the same seed",
-        "Draw from a generator that the seed handed to fit starts.",
-    )
-
-
-@_method_property("missing groups")
-def check_method_missing_groups(subject: _MethodSubject) -> None:
-    """Items without a group, and queries of one group only."""
-    group = _mixed()["sensitive_features"].copy()
-    group[::5] = None
-    of_one, of_none = slice(20 * 12, 21 * 12), slice(21 * 12, 22 * 12)
-    group[of_one], group[of_none] = "a", None
-    train, test = _halves(sensitive_features=group)
-    subject.order(subject.fit(train), test)
-
-
-@_method_property("two groups")
-def check_two_groups(subject: _MethodSubject) -> None:
-    """Two groups work as well as three."""
-    group = _mixed()["sensitive_features"]
-    train, test = _halves(sensitive_features=np.where(group == "c", "b", group))
-    subject.order(subject.fit(train), test)
-
-
-@_method_property("interruption")
-def check_method_interruption(subject: _MethodSubject) -> None:
-    """Ctrl-C comes out of a fit."""
-    train, test = _halves()
-    want = subject.order(subject.fit(train), test)
-    with _Calls(subject.method.fit) as calls:
-        subject.fit(train)
-    for share in _INTERRUPTIONS:
-        at = 2 + int(share * (calls.n - 2))
-        scorer = _interrupted_fit(subject, train, at)
-        if scorer is None:
-            continue
-        subject.same(
-            subject.order(scorer, test),
-            want,
-            f"a fit that was interrupted at its call {at} of {calls.n}, and one that was not",
-            "Let KeyboardInterrupt out of the fit: a sweep would take the unfinished for finished.",
-        )
-
-
-def _interrupted_fit(subject: _MethodSubject, train: Queries, at: int) -> Scorer | None:
-    """Interrupt a fit, and return what came of it all the same."""
-    try:
-        with _Calls(subject.method.fit, at):
-            return subject.fit(train)
-    except (KeyboardInterrupt, Exception):  # the latter an engine's, whose callback was interrupted
-        return None
-
-
-# --- tools --------------------------------------------------------------------------------------
-
-
-class _Calls:
-    """Counts the calls that a ranker makes inside a block, and interrupts it at one of them.
-
-    This stands for Ctrl-C, which Python also delivers between its own instructions only, but hits
-    the same place every time. Calls are those that the ranker's own package and pairity make;
-    elsewhere the Python code may run inside an engine's C, which need not survive an exception.
-    """
-
-    def __init__(self, ranker: Any, at: int = 0) -> None:
-        module = getattr(ranker, "__module__", None) or type(ranker).__module__
-        self.packages = {"pairity", module.partition(".")[0]}
-        self.at, self.n = at, 0
-
-    def __enter__(self) -> Self:
-        self.profile, self.hook = sys.getprofile(), sys.unraisablehook
-        sys.unraisablehook = self._ignore
-        sys.setprofile(self._count)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(self.profile)
-        sys.unraisablehook = self.hook
-
-    def _count(self, frame: Any, event: str, _: Any) -> None:
-        if event not in ("call", "c_call") or frame.f_globals is globals():
-            return
-        if frame.f_globals.get("__name__", "").partition(".")[0] in self.packages:
-            self.n += 1
-            if self.n == self.at:
-                raise KeyboardInterrupt
-
-    def _ignore(self, unraisable: Any) -> None:
-        """Python drops an interruption inside a callback from C; so do we."""
-        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
-            self.hook(unraisable)
-
-
-def _with_global_seed(seed: int, run: Callable[[], Array]) -> Array:
-    """Run with NumPy's and Python's global generators seeded, and put them back."""
-    kept = np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        np.random.seed(seed)  # noqa: NPY002
-        random.seed(seed)
-        return run()
-    finally:
-        np.random.set_state(kept[0])  # noqa: NPY002
-        random.setstate(kept[1])
+# --- comparing parameters ------------------------------------------------------------------------
 
 
 def _frozen(value: Any) -> Any:

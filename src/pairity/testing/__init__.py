@@ -1,0 +1,13 @@
+"""Contracts: the properties that every ranker and every method must have, ours and anybody's."""
+
+from pairity.testing.methods import METHOD_CHECKS, check_method, method_checks
+from pairity.testing.rankers import RANKER_CHECKS, check_ranker, ranker_checks
+
+__all__ = [
+    "METHOD_CHECKS",
+    "RANKER_CHECKS",
+    "check_method",
+    "check_ranker",
+    "method_checks",
+    "ranker_checks",
+]
