@@ -44,7 +44,9 @@ LAYERS = [
     {"paper.claims", "paper.drawing"},
     {"paper.checks"},
     {"paper", "paper.reproduction"},
-    {"cli.reproducing"},
+    {"tables", "cli.reproducing"},
+    {"cli.inputs"},
+    {"cli.auditing", "cli.training", "cli.predicting", "cli.weighing"},
     {"cli"},
     {"cli.__main__"},
 ]

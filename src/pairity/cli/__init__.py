@@ -13,10 +13,10 @@ import sys
 from collections.abc import Sequence
 
 import pairity
-from pairity.cli import reproducing
+from pairity.cli import auditing, predicting, reproducing, training, weighing
 from pairity.exceptions import PairityError
 
-_COMMANDS = (reproducing,)
+_COMMANDS = (auditing, training, predicting, weighing, reproducing)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

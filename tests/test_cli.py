@@ -1,0 +1,260 @@
+"""The command: a table in, a model and figures out; one clear error for whatever is wrong."""
+
+import csv
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+import pairity
+from pairity import FairRanker
+from pairity.cli import main
+from pairity.datasets import make_biased_ranking
+from pairity.exceptions import InputError
+from pairity.tables import read_table
+
+ROLES = ["--label", "hired", "--query", "search", "--group", "gender"]
+
+
+@pytest.fixture(scope="module")
+def made():
+    return make_biased_ranking(60, 20, strength=2, separation=2, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def jobs(made, tmp_path_factory):
+    """The table as a user has it, with a column of words that is no feature."""
+    path = tmp_path_factory.mktemp("tables") / "jobs.csv"
+    names = [f"x{k}" for k in range(5)]
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["search", "name", *names, "gender", "hired"])
+        for row in range(len(made.y)):
+            person = f"person, number {row}"
+            group = made.sensitive_features[row]
+            writer.writerow(
+                [f"q{made.qid[row]}", person, *map(repr, made.X[row].tolist()), group, made.y[row]]
+            )
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(jobs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "model"
+    asked = ["--exclude", "name", "--constraint", "statistical", "--tolerance", "0.02", "--quiet"]
+    assert main(["train", str(jobs), *ROLES, *asked, "--output", str(folder)]) == 0
+    return folder
+
+
+def test_training_is_that_of_the_library(trained, made, jobs):
+    queries = made.queries()
+    train, _ = read_and_split(jobs)
+    model = FairRanker(constraint="statistical", tolerance=0.02, random_state=0, progress=False)
+    model.fit(**train)
+    loaded = pairity.load(trained)
+    assert np.array_equal(
+        loaded.ranker_.predict(queries.X), np.asarray(model.ranker_.predict(queries.X))
+    )
+    assert list(loaded.feature_names_in_) == [f"x{k}" for k in range(5)]
+
+
+def read_and_split(jobs):
+    table = read_table(jobs)
+    X, _ = table.features(None, ["name"], ["hired", "search", "gender"])
+    queries = pairity.Queries.from_arrays(
+        X, table["hired"], qid=table["search"], sensitive_features=table["gender"]
+    )
+    return queries.split(0.2, 0)
+
+
+def test_training_says_what_came_of_it(jobs, tmp_path, capsys):
+    out = tmp_path / "model"
+    asked = [*ROLES, "--exclude", "name", "--output", str(out)]
+    assert main(["train", str(jobs), *asked]) == 0
+    printed = capsys.readouterr().out
+    for words in ("plain", "reweighted", "Pair weights", f"Saved in {out}."):
+        assert words in printed
+    assert main(["train", str(jobs), *asked, "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["reached"]
+    assert told["training_violation"] <= 0.01
+    assert set(told["audits"]) == {"plain", "reweighted"}
+
+
+def test_a_tolerance_out_of_reach_is_status_1(jobs, tmp_path, capsys):
+    asked = [*ROLES, "--exclude", "name", "--output", str(tmp_path / "model"), "--quiet"]
+    assert main(["train", str(jobs), *asked, "--tolerance", "0", "--constraint", "intra"]) == 1
+    assert (tmp_path / "model").is_dir()
+
+
+def test_engines_and_their_settings(jobs, tmp_path):
+    pytest.importorskip("lightgbm", reason="lightgbm is not installed")
+    asked = [*ROLES, "--exclude", "name", "--ranker", "lightgbm", "--set", "n_estimators=7"]
+    asked += ["--set", "verbose=-1", "--tolerance", "0.3", "--output", str(tmp_path / "m")]
+    assert main(["train", str(jobs), *asked, "--quiet"]) == 0
+    assert pairity.load(tmp_path / "m").ranker_.booster_.num_trees() == 7
+
+
+def test_predictions_are_in_the_order_of_the_rows(trained, jobs, made, tmp_path, capsys):
+    scores = pairity.load(trained).ranker_.predict(made.X)
+    assert main(["predict", str(trained), str(jobs)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "score"
+    assert np.array_equal([float(line) for line in lines[1:]], scores)
+    out = tmp_path / "scores.csv"
+    assert main(["predict", str(trained), str(jobs), "--output", str(out)]) == 0
+    assert out.read_text().splitlines() == lines
+    assert main(["predict", str(trained), str(jobs), "--format", "json"]) == 0
+    assert np.array_equal(json.loads(capsys.readouterr().out), scores)
+
+
+def test_columns_of_another_order_are_found_by_name(trained, jobs, tmp_path, capsys):
+    table = read_table(jobs)
+    other = tmp_path / "other.tsv"
+    names = ["x4", "hired", "x0", "x3", "x2", "x1"]
+    rows = zip(*(table[name].tolist() for name in names), strict=True)
+    other.write_text("\n".join("\t".join(map(repr, row)) for row in [*rows]))
+    other.write_text("\t".join(names) + "\n" + other.read_text())
+    main(["predict", str(trained), str(jobs)])
+    want = capsys.readouterr().out
+    assert main(["predict", str(trained), str(other)]) == 0
+    assert capsys.readouterr().out == want
+    other.write_text("x0\tx1\n1\t2\n")
+    assert main(["predict", str(trained), str(other)]) == 2
+    assert "lacks 3 of the 5 columns" in capsys.readouterr().err
+
+
+def test_weights(trained, capsys):
+    assert main(["weights", str(trained)]) == 0
+    assert "group 1" in capsys.readouterr().out
+    assert main(["weights", str(trained), "--format", "json"]) == 0
+    assert isinstance(json.loads(capsys.readouterr().out), dict)
+
+
+def test_auditing(jobs, capsys):
+    asked = ["audit", str(jobs), *ROLES, "--score", "x0", "--resamples", "50"]
+    assert main(asked) == 0
+    assert "violation" in capsys.readouterr().out
+    assert main([*asked, "--format", "json"]) == 0
+    json.loads(capsys.readouterr().out)
+    assert main([*asked, "--constraint", "inter", "--fail-above", "1", "--quiet"]) == 0
+    assert main([*asked, "--constraint", "inter", "--fail-above", "0", "--quiet"]) == 1
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "inter violation" in told.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--query", "search"], "--label is missing: which column is the label?"),
+        (["--label", "hired"], "--query is missing"),
+        (["--label", "hired", "--query", "search"], "Did you mean --group gender?"),
+        (["--label", "hird", "--query", "search"], "no column 'hird'.*Did you mean hired?"),
+        ([*ROLES, "--score", "name"], "scores"),
+        ([*ROLES], "--score is missing"),
+    ],
+)
+def test_roles_are_asked_for(jobs, capsys, arguments, message):
+    assert main(["audit", str(jobs), *arguments]) == 2
+    import re
+
+    assert re.search(message, capsys.readouterr().err, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "'name' in .* holds words.*--exclude name"),
+        (["--exclude", "name", "--set", "alpha"], "is not NAME=VALUE"),
+        (["--exclude", "name", "--set", "nonsense=1"], "LinearRanker does not take these settings"),
+        (["--exclude", "nam"], r"no column 'nam' \(--exclude\)"),
+        (["--exclude", "name", "--constraint", "intr"], "There is no constraint named 'intr'"),
+    ],
+)
+def test_what_cannot_be_trained(jobs, tmp_path, capsys, arguments, message):
+    import re
+
+    out = tmp_path / "model"
+    assert main(["train", str(jobs), *ROLES, *arguments, "--output", str(out)]) == 2
+    assert re.search(message, capsys.readouterr().err, re.DOTALL)
+    assert not out.exists()
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_formats_hold_the_same_table(jobs, tmp_path):
+    want = read_table(jobs)
+    zipped = tmp_path / "jobs.csv.gz"
+    zipped.write_bytes(gzip.compress(jobs.read_bytes()))
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyarrow import feather, parquet
+
+    arrow = pa.table({name: column.tolist() for name, column in want.columns.items()})
+    parquet.write_table(arrow, tmp_path / "jobs.parquet")
+    feather.write_feather(arrow, tmp_path / "jobs.feather")
+    for name in ("jobs.csv.gz", "jobs.parquet", "jobs.feather"):
+        got = read_table(tmp_path / name)
+        assert list(got.columns) == list(want.columns)
+        for column in want.columns:
+            assert got[column].tolist() == want[column].tolist()
+
+
+def test_kinds_of_columns(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text('\ufeffwhole,number,word,gap\n1,0.5,a,1\n-2,1e3,"b, c",\n3,NaN,,2.5\n')
+    table = read_table(path)
+    assert table["whole"].tolist() == [1, -2, 3]
+    assert table["number"].tolist()[:2] == [0.5, 1000.0]
+    assert np.isnan(table["number"][2])
+    assert table["word"].tolist() == ["a", "b, c", None]
+    assert np.isnan(table["gap"][1])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", "a column without a name"),
+        ("a.csv", b"x,y\n", "has no rows"),
+        ("a.csv", b"x,x\n1,2\n", "two columns named 'x'"),
+        ("a.csv", b"x,\n1,2\n", "a column without a name"),
+        ("a.csv", b"x,y\n1,2\n3\n", "Line 3 of .* has 1 entries, the header 2"),
+        ("a.csv", b"x,y\n1,\xff\n", "not UTF-8 near line"),
+        ("a.csv", b'x,y\n1,"2\n', "cannot be read: unexpected end of data"),
+        ("a.csv", b"x\n" + b"9" * 2_000_000, "field larger than field limit"),
+        ("a.csv.gz", b"\x1f\x8b\x08\x00broken", "cannot be read"),
+        ("a.xyz", b"x\n1\n", "cannot be told from its name"),
+        ("a", b"x\n1\n", "cannot be told from its name"),
+    ],
+)
+def test_files_that_are_no_tables(tmp_path, name, content, message):
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_table(path)
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.feather"])
+def test_broken_arrow_files(tmp_path, name):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    path = tmp_path / name
+    path.write_bytes(b"PAR1 not really")
+    with pytest.raises(InputError, match="is not a readable"):
+        read_table(path)
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(InputError, match="is not there"):
+        read_table(tmp_path / "nothing.csv")
+    with pytest.raises(InputError, match="is a folder"):
+        read_table(tmp_path)
+
+
+def test_help(capsys):
+    for command in ("audit", "train", "predict", "weights", "reproduce"):
+        with pytest.raises(SystemExit) as stopped:
+            main([command, "--help"])
+        assert stopped.value.code == 0
+        assert "examples:" in capsys.readouterr().out
