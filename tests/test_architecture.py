@@ -34,6 +34,7 @@ LAYERS = [
     {"paths", "datasets"},
     {"rankers", "fair_ranker", "audits"},
     {"methods", "model_files", "baselines.permutations", "baselines._linear"},
+    {"comparisons"},
     {"demo", "runs", "baselines.item_weighting", "baselines.exposure"}
     | {"baselines.proxy_lagrangian", "baselines.regulariser"},
     {"baselines", "frontiers", "testing.contracts"},

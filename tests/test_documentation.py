@@ -1,9 +1,13 @@
 """The README says what happens: its example runs and prints what it shows; its commands exist."""
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+
+from pairity.cli import main
+from pairity.datasets import make_biased_ranking
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -50,6 +54,24 @@ def test_links_lead_somewhere():
     for page in pages:
         for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
             assert link.startswith("https://") or (ROOT / link).exists(), f"{page}: {link}"
+
+
+def test_the_commands_run(tmp_path, monkeypatch, capsys):
+    """On a table whose columns are named as the README names them."""
+    data = make_biased_ranking(60, 20, strength=2, separation=2, random_state=0)
+    names = ["search_id", "experience", "grades", "score", "gender", "hired"]
+    rows = zip(data.qid, *data.X.T[:3], data.sensitive_features, data.y, strict=True)
+    table = "\n".join(",".join(map(str, row)) for row in [names, *rows])
+    for name in ("jobs.csv", "new.csv", "ranked.csv"):
+        (tmp_path / name).write_text(table)
+    monkeypatch.chdir(tmp_path)
+    commands = [line for line in block("sh").splitlines() if line.startswith("pairity ")]
+    assert len(commands) == 4
+    for command in commands:
+        status = main(shlex.split(command)[1:])
+        assert status in ((0, 1) if "--fail-above" in command else (0,)), command
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == len(data.y) + 1
+    assert capsys.readouterr().out
 
 
 def test_the_demo_runs():

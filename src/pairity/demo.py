@@ -11,11 +11,11 @@ import sys
 import time
 
 from pairity.audits import Audit, audit
+from pairity.comparisons import compare
 from pairity.datasets import make_biased_ranking
 from pairity.fair_ranker import FairRanker
 from pairity.queries import Queries
 from pairity.rankers.linear import LinearRanker
-from pairity.text import render_table
 
 SEED = 0
 
@@ -35,7 +35,9 @@ def main() -> None:
     fair = FairRanker(LinearRanker(), "statistical", tolerance=0.01).fit(**train)
     before = _audit(plain, test, "the plain ranker")
     after = _audit(fair, test, "the reweighted ranker")
-    _say(_comparison(before, after, _audit(plain, unbiased), _audit(fair, unbiased)))
+    against = [_audit(model, unbiased).figure("auc") for model in (plain, fair)]
+    audits = {"plain": before, "reweighted": after}
+    _say(compare(audits, {"AUC on the unbiased labels": against}))
     _say(f"\nHow the fit ended, after {len(fair.history_) - 1} retrainings: {fair.outcome_}")
     _say("\nWhat was learnt: how much a training pair counts, by its preferred and other item")
     _say(str(fair.pair_weights_))
@@ -45,21 +47,6 @@ def main() -> None:
 
 def _audit(model: FairRanker, queries: Queries, name: str = "") -> Audit:
     return audit(queries, model.predict(queries.X), name=name)
-
-
-def _comparison(before: Audit, after: Audit, unbiased: Audit, unbiased_after: Audit) -> str:
-    wanted = [
-        *((f"violation: {name}", before, after, "violation", name) for name in before.violation),
-        ("AUC", before, after, "auc", None),
-        ("NDCG@10", before, after, "ndcg@10", None),
-        ("AUC on the unbiased labels", unbiased, unbiased_after, "auc", None),
-    ]
-    rows = []
-    for title, one, two, measure, constraint in wanted:
-        figures = [side.figure(measure, constraint=constraint) for side in (one, two)]
-        rows.append([title, *(f"{f.value:.3f} ({f.low:.3f} to {f.high:.3f})" for f in figures)])
-    header = [f"on {before.n_queries} test queries, with 95 % intervals", "plain", "reweighted"]
-    return render_table(header, rows)
 
 
 def _say(text: str) -> None:

@@ -65,6 +65,7 @@ def add_to(commands: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     """Train, audit, save, and say what came of it."""
     from pairity.audits import audit
+    from pairity.comparisons import compare
     from pairity.fair_ranker import FairRanker
 
     table = read_given(given)
@@ -103,8 +104,7 @@ def run(given: argparse.Namespace) -> int:
             }
         )
     elif not given.quiet:
-        for held in audits.values():
-            print(f"{held}\n")
+        print(f"{compare(audits)}\n")
         print(f"Pair weights\n{fair.pair_weights_}\n")
         print(f"{fair.outcome_}\nSaved in {given.output}.")
     return 0 if reached else 1
