@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 
 _BLOCKS_PER_THREAD = 3
-_SMALLEST_WORK = 800_000  # a few milliseconds: less is not worth a thread
+_SMALLEST_WORK = 300_000  # about a millisecond: less is not worth a thread
 
 
 _limit: ContextVar[int | None] = ContextVar("pairity_threads", default=None)
