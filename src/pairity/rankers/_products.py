@@ -2,7 +2,8 @@
 
 BLAS threads spin between calls and fight with the kernels' threads: on two cores they made a fit
 several times slower. Inside `one_blas_thread`, every block is one thread's; the blocks do not
-depend on the number of threads, so neither does the result.
+depend on the number of threads, so neither does the result. The products are `np.dot`'s, which
+releases the GIL: ``vector @ X`` holds it, and blocks would wait for one another.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.float64]:
     result = np.empty(X.shape[0])
 
     def fill(rows: slice) -> None:
-        result[rows] = X[rows] @ vector
+        np.dot(X[rows], vector, out=result[rows])
 
     run_all([partial(fill, rows) for rows in blocks])
     return result
@@ -72,7 +73,7 @@ def transposed_times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.flo
     blocks = _blocks(X)
     if len(blocks) == 1:
         return np.asarray(X.T @ vector)
-    parts = run_all([partial(lambda rows: vector[rows] @ X[rows], rows) for rows in blocks])
+    parts = run_all([partial(lambda rows: np.dot(vector[rows], X[rows]), rows) for rows in blocks])
     return np.asarray(np.sum(parts, axis=0))
 
 
