@@ -24,7 +24,7 @@ LAYERS = [
     {"pairs", "metrics.utility", "metrics.fairness"},
     {"losses"},
     {"metrics", "constraints", "rankers.base", "rankers._estimators", "rankers._products"},
-    {"rankers._boosting"},
+    {"rankers._boosting", "rankers._linear_data"},
     {"solvers", "rankers.linear", "rankers.catboost", "figures", "exports"},
     {"rankers.lightgbm", "rankers.xgboost", "rankers.torch", "rankers.newton", "schedules"},
     {"rankers.adapters", "algorithm", "figure_tables", "frontier_plots"},

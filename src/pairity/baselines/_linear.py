@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.exceptions import ConstraintError, InputError
 from pairity.queries import Queries, require_groups, require_preferences
+from pairity.rankers._linear_data import standard_deviations
 from pairity.rankers._products import one_blas_thread, times, transposed_times
-from pairity.rankers.linear import standard_deviations
 
 Array = NDArray[np.float64]
 

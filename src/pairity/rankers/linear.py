@@ -6,7 +6,6 @@ import io
 import warnings
 import zipfile
 from dataclasses import dataclass
-from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -21,17 +20,13 @@ from sklearn.utils.validation import check_is_fitted
 from pairity.columns import Features
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
 from pairity.manifests import Entry, encode_number
-from pairity.pairs import pairwise_hessian_product, pairwise_logistic, total_weight
+from pairity.pairs import pairwise_logistic, total_weight
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._estimators import PairRanker, read_features
-from pairity.rankers._products import one_blas_thread, times, transposed_times
-from pairity.threads import run_all
+from pairity.rankers._linear_data import MOST_WHITENED, InMemory, LinearData
+from pairity.rankers._products import one_blas_thread, times
 
-_MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
 _ROUNDING = 1e-7  # below about this gradient the loss no longer tells two points apart
-_BLOCK_ENTRIES = 100_000  # of a centred copy, made block by block: small enough for the cache
-_WHITENING_ENTRIES = 4_000_000  # of the dense part of X that it is estimated from, at most
-_WHITENING_ROWS = 100  # rows per feature that the preconditioner is estimated from
 _ARRAYS = ("coef", "beta", "scale")  # of a saved ranker
 
 
@@ -93,17 +88,22 @@ class LinearRanker(PairRanker):
         self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
-        if queries.X is None:
-            raise InputError("The queries have no features. Build them with X.")
-        self._check_parameters()
+        data = InMemory(queries)
         require_preferences(queries)
-        self.n_features_in_ = int(queries.X.shape[1])
-        scale = queries.cached("deviations", None, lambda: standard_deviations(queries))
+        return self.fit_data(data, table, previous=previous)
+
+    def fit_data(
+        self, data: LinearData, table: NDArray[np.float64], *, previous: Any = None
+    ) -> Self:
+        """As `fit_pairs`, on rows that lie wherever `data` knows to find them."""
+        self._check_parameters()
+        self.n_features_in_ = data.n_features
+        scale = data.deviations()
         start = np.zeros(self.n_features_in_)
         if getattr(previous, "coef_", start[:0]).shape == start.shape:
             start = np.where(np.isfinite(scale), previous.coef_ * np.nan_to_num(scale), 0.0)
         with one_blas_thread:
-            problem = _Problem(queries, table, scale, self.alpha)
+            problem = _Problem(data, table, scale, self.alpha)
             found = _minimise(problem, start, self.tol, self.max_iter)
         if not found.converged:
             warnings.warn(
@@ -139,19 +139,18 @@ class LinearRanker(PairRanker):
         -------
         array of shape (n_changes, n_items)
         """
-        moved = np.empty((len(changes), queries.n_items))
         with one_blas_thread:
-            problem = _Problem(queries, table, self._scale, self.alpha)
+            data = InMemory(queries)
+            problem = _Problem(data, table, self._scale, self.alpha)
             whitening = problem.whitening(self._beta)
-            scores = problem.scores(self._beta)
-            for at, change in enumerate(changes):
-                padded = queries.pad(change, fill=0.0)  # pairs of unknown group keep their weight
-                pull = pairwise_logistic(scores, queries, padded, with_loss=False).gradient
-                drop = total_weight(queries, padded) / problem.whole
-                right = problem.of_scores(pull) + drop * self.alpha * self._beta
-                beta = problem.solve(scores, -right, whitening, rtol=0.05, max_iter=10)
-                moved[at] = problem.scores(beta)
-        return moved
+            # Pairs of unknown group keep their weight: it does not move.
+            pulls = data.gradients(self._beta / self._scale, changes, fill=0.0)
+            moved = np.empty_like(pulls)
+            for at, (change, pull) in enumerate(zip(changes, pulls, strict=True)):
+                drop = data.total_weight(change, fill=0.0) / problem.whole
+                right = pull / self._scale / problem.whole + drop * self.alpha * self._beta
+                moved[at] = problem.solve(self._beta, -right, whitening, rtol=0.05, max_iter=10)
+            return data.scores(moved / self._scale)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_items,), in the order of the rows."""
@@ -215,57 +214,47 @@ class _Problem:
 
     def __init__(
         self,
-        queries: Queries,
+        data: LinearData,
         table: NDArray[np.float64],
         scale: NDArray[np.float64],
         alpha: float,
     ) -> None:
-        if queries.X is None:
-            raise InputError("The queries have no features. Build them with X.")
-        self.X = queries.X
-        self.queries = queries
+        self.data = data
         self.table = table
         self.scale = scale
         self.alpha = float(alpha)
-        self.whole = total_weight(queries, table)
+        self.whole = data.total_weight(table)
         self.n_evaluations = 0
         if self.whole == 0.0:
             raise InputError("All preference pairs weigh 0: nothing to fit. Check the weights.")
 
-    def scores(self, beta: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scores of the items."""
-        return times(self.X, beta / self.scale)
-
-    def of_scores(self, gradient: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The gradient in β from a gradient in the scores."""
-        return transposed_times(self.X, gradient) / self.scale / self.whole
-
     def evaluate(self, beta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Objective and gradient."""
         self.n_evaluations += 1
-        at = pairwise_logistic(self.scores(beta), self.queries, self.table)
-        gradient = self.of_scores(at.gradient) + self.alpha * beta
-        return at.loss / self.whole + 0.5 * self.alpha * float(beta @ beta), gradient
+        loss, of_coef = self.data.loss_and_gradient(beta / self.scale, self.table)
+        gradient = of_coef / self.scale / self.whole + self.alpha * beta
+        return loss / self.whole + 0.5 * self.alpha * float(beta @ beta), gradient
 
     def whitening(self, beta: NDArray[np.float64]) -> _Whitening:
         """Coordinates in which the Hessian at `beta` is about the identity."""
-        return _Whitening.of(self.queries, self.table, self.scale, self.alpha, beta)
+        sample = self.data.sample(self.table)
+        return _Whitening.of(sample, self.table, self.scale, self.alpha, beta)
 
     def solve(
         self,
-        scores: NDArray[np.float64],
+        at: NDArray[np.float64],
         right: NDArray[np.float64],
         whitening: _Whitening,
         *,
         rtol: float,
         max_iter: int,
     ) -> NDArray[np.float64]:
-        """The exact Hessian at `scores`, inverted on `right` by conjugate gradients."""
+        """The exact Hessian at `at`, inverted on `right` by conjugate gradients."""
 
         def hessian(direction: NDArray[np.float64]) -> NDArray[np.float64]:
             beta = whitening.to_beta(direction)
-            along = pairwise_hessian_product(scores, self.queries, self.table, self.scores(beta))
-            return whitening.gradient(self.of_scores(along) + self.alpha * beta)
+            along = self.data.hessian_product(at / self.scale, self.table, beta / self.scale)
+            return whitening.gradient(along / self.scale / self.whole + self.alpha * beta)
 
         operator = LinearOperator((len(right), len(right)), matvec=hessian, dtype=np.float64)
         solved, _ = cg(operator, whitening.gradient(right), rtol=rtol, maxiter=max_iter)
@@ -285,31 +274,24 @@ class _Whitening:
     @classmethod
     def of(
         cls,
-        queries: Queries,
+        part: Queries,
         table: NDArray[np.float64],
         scale: NDArray[np.float64],
         alpha: float,
         beta: NDArray[np.float64],
     ) -> _Whitening:
-        """Estimate the Hessian at `beta` from as many queries as it takes.
+        """Estimate the Hessian at `beta` from a part of the queries.
 
         The pairs of a query act nearly like a rank-one-centred diagonal: H ≈ diag(h) - h hᵀ / Σh
         with h the kernel's diagonal, which needs one pass and no pair of features.
         """
         n_features = len(scale)
-        wanted = max(_WHITENING_ROWS * min(n_features, _MOST_WHITENED), 2000)
-        if n_features <= _MOST_WHITENED:
-            wanted = min(wanted, _WHITENING_ENTRIES // n_features)
-        step = -(-queries.n_items // wanted)
-        part = queries if step == 1 else queries.take(np.arange(0, queries.n_queries, step))
-        weight = total_weight(part, table)
-        if weight == 0.0:  # no pair in the part that was drawn
-            part, weight = queries, total_weight(queries, table)
         scores = part.X @ (beta / scale)
-        h = pairwise_logistic(scores, part, table, with_loss=False).hessian / weight
+        h = pairwise_logistic(scores, part, table, with_loss=False).hessian
+        h /= total_weight(part, table)
         per_query = np.bincount(part.query, h, part.n_queries)
         inverse = np.divide(1.0, per_query, out=np.zeros_like(per_query), where=per_query > 0)
-        if n_features > _MOST_WHITENED:
+        if n_features > MOST_WHITENED:
             means = _query_sums(part, part.X, h)
             curvature = _column_sums_of_squares(part.X, h)
             curvature -= _column_sums_of_squares(means, inverse)
@@ -384,59 +366,13 @@ def _minimise(problem: _Problem, start: NDArray[np.float64], tol: float, max_ite
     while tol < gradient <= 100 * _ROUNDING and n_iter < max_iter:
         whitened = problem.whitening(beta)
         of_beta = problem.evaluate(beta)[1]
-        step = problem.solve(problem.scores(beta), -of_beta, whitened, rtol=1e-4, max_iter=50)
+        step = problem.solve(beta, -of_beta, whitened, rtol=1e-4, max_iter=50)
         value, of_beta = problem.evaluate(beta + step)
         closer = float(np.abs(whitening.gradient(of_beta)).max())
         if closer >= gradient:
             break
         beta, loss, gradient, n_iter = beta + step, value, closer, n_iter + 1
     return _Minimum(beta, loss, gradient, n_iter, gradient <= max(tol, _ROUNDING))
-
-
-def standard_deviations(queries: Queries) -> NDArray[np.float64]:
-    """Per feature, over the weighted rows; infinite where it is constant, which takes it out."""
-    assert queries.X is not None  # noqa: S101 - for the type checker; checked by fit_pairs
-    X = queries.X
-    weight = queries.weight_of_query[queries.query]
-    if queries.item_weight is not None:
-        weight = weight * queries.item_weight
-    weight = weight / weight.sum()
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, variance = _moments(X, weight)
-    if not np.isfinite(variance).all():
-        worst = int(np.argmin(np.isfinite(variance)))
-        raise InputError(
-            f"Feature {worst} of X has values so large that their squares overflow. Rescale it."
-        )
-    deviation = np.sqrt(np.maximum(variance, 0.0))
-    size = np.maximum(np.abs(mean), deviation)
-    return np.where(deviation > 1e-12 * size, deviation, np.inf)
-
-
-def _moments(
-    X: Features, weight: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Weighted mean and variance of every feature."""
-    mean = transposed_times(X, weight)
-    if sp.issparse(X):
-        centred = sp.csr_array((X.data - mean[X.indices], X.indices, X.indptr), shape=X.shape)
-        stored = sp.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
-        absent = 1.0 - np.asarray(stored.T @ weight)  # the weight of a column's zeros
-        absent[absent < 1e-12] = 0.0
-        variance = np.asarray(centred.multiply(centred).T @ weight) + absent * mean**2
-    else:
-        height = max(1, _BLOCK_ENTRIES // X.shape[1])
-        blocks = [slice(at, at + height) for at in range(0, X.shape[0], height)]
-        parts = [partial(_squares, X, mean, weight, rows) for rows in blocks]
-        variance = np.sum(run_all(parts), axis=0)
-    return mean, variance
-
-
-def _squares(
-    X: NDArray[np.float64], mean: NDArray[np.float64], weight: NDArray[np.float64], rows: slice
-) -> NDArray[np.float64]:
-    """Some rows' share of the variance."""
-    return np.asarray(weight[rows] @ (X[rows] - mean) ** 2)
 
 
 def _query_sums_dense(queries: Queries, rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,0 +1,190 @@
+"""What a linear fit asks of its data: sums over rows and pairs, wherever the rows are.
+
+`LinearRanker` knows its data by the protocol `LinearData` alone. What it asks for are K × K tables
+in and vectors of one number per feature out, so that features may lie in memory (`InMemory`), on
+disk, or on other machines.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from pairity.columns import Features
+from pairity.exceptions import InputError
+from pairity.pairs import pairwise_hessian_product, pairwise_logistic, total_weight
+from pairity.queries import Queries
+from pairity.rankers._products import times, transposed_times
+from pairity.threads import run_all
+
+Array = NDArray[np.float64]
+
+MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
+_BLOCK_ENTRIES = 100_000  # of a centred copy, made block by block: small enough for the cache
+_SAMPLE_ENTRIES = 4_000_000  # of the dense part of X that curvature is estimated from, at most
+_SAMPLE_ROWS = 100  # rows per feature that it is estimated from
+
+
+class LinearData(Protocol):
+    """Queries whose features are multiplied by coefficients, in the units of the features.
+
+    Pairs are the preference pairs of the queries. A `table` is W of shape (n_groups, n_groups); a
+    pair with an item of unknown group weighs `fill`. Sums are over pairs and are not divided.
+    """
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        ...
+
+    def deviations(self) -> Array:
+        """Standard deviation of every feature over the weighted rows; infinite where constant."""
+        ...
+
+    def total_weight(self, table: Array, *, fill: float = 1.0) -> float:
+        """The weight of all pairs."""
+        ...
+
+    def loss_and_gradient(self, coef: Array, table: Array) -> tuple[float, Array]:
+        """The loss, summed over pairs, and its gradient in `coef`."""
+        ...
+
+    def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
+        """The gradients under several tables at the same `coef`, one row for each."""
+        ...
+
+    def hessian_product(self, coef: Array, table: Array, direction: Array) -> Array:
+        """The Hessian of the loss at `coef`, times a direction in which `coef` moves."""
+        ...
+
+    def scores(self, coefs: Array) -> Array:
+        """Scores of shape (n_coefs, n_items), for several coefficient vectors."""
+        ...
+
+    def sample(self, table: Array) -> Queries:
+        """Some of the queries with their features in memory; together they weigh something."""
+        ...
+
+
+class InMemory:
+    """`LinearData` of queries whose features are a dense or sparse matrix in memory."""
+
+    def __init__(self, queries: Queries) -> None:
+        if queries.X is None:
+            raise InputError("The queries have no features. Build them with X.")
+        self.queries = queries
+        self.X: Features = queries.X
+        self._last: tuple[Array, Array] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.X.shape[1])
+
+    def deviations(self) -> Array:
+        """Standard deviations, found once for given queries."""
+        return self.queries.cached("deviations", None, lambda: standard_deviations(self.queries))
+
+    def total_weight(self, table: Array, *, fill: float = 1.0) -> float:
+        """The weight of all pairs."""
+        return total_weight(self.queries, self.queries.pad(table, fill=fill))
+
+    def loss_and_gradient(self, coef: Array, table: Array) -> tuple[float, Array]:
+        """Loss and gradient."""
+        at = pairwise_logistic(self._at(coef), self.queries, table)
+        return at.loss, transposed_times(self.X, at.gradient)
+
+    def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
+        """Gradients under several tables."""
+        scores, found = self._at(coef), np.empty((len(tables), self.n_features))
+        for at, table in enumerate(tables):
+            padded = self.queries.pad(table, fill=fill)
+            pull = pairwise_logistic(scores, self.queries, padded, with_loss=False).gradient
+            found[at] = transposed_times(self.X, pull)
+        return found
+
+    def hessian_product(self, coef: Array, table: Array, direction: Array) -> Array:
+        """Hessian times a direction."""
+        along = times(self.X, direction)
+        moved = pairwise_hessian_product(self._at(coef), self.queries, table, along)
+        return transposed_times(self.X, moved)
+
+    def scores(self, coefs: Array) -> Array:
+        """Scores for several coefficient vectors."""
+        return np.array([times(self.X, coef) for coef in coefs])
+
+    def sample(self, table: Array) -> Queries:
+        """Some of the queries, or all where those weigh nothing."""
+        step = sampling_step(self.queries.n_items, self.n_features)
+        if step == 1:
+            return self.queries
+        part = self.queries.take(np.arange(0, self.queries.n_queries, step))
+        return part if total_weight(part, table) > 0.0 else self.queries
+
+    def _at(self, coef: Array) -> Array:
+        """Scores, remembered: several sums are asked for at one place."""
+        if self._last is None or not np.array_equal(self._last[0], coef):
+            self._last = coef.copy(), times(self.X, coef)
+        return self._last[1]
+
+
+def sampling_step(n_items: int, n_features: int) -> int:
+    """Of how many queries one is enough to estimate curvature from."""
+    wanted = max(_SAMPLE_ROWS * min(n_features, MOST_WHITENED), 2000)
+    if n_features <= MOST_WHITENED:
+        wanted = min(wanted, _SAMPLE_ENTRIES // n_features)
+    return -(-n_items // wanted)
+
+
+def standard_deviations(queries: Queries) -> Array:
+    """Per feature, over the weighted rows; infinite where it is constant, which takes it out."""
+    weight = row_weights(queries)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variance = _moments(queries.X, weight)
+    return as_deviations(mean, variance)
+
+
+def row_weights(queries: Queries) -> Array:
+    """The weight of each row, of its query and its own; they add up to 1."""
+    weight = queries.weight_of_query[queries.query]
+    if queries.item_weight is not None:
+        weight = weight * queries.item_weight
+    return np.asarray(weight / weight.sum())
+
+
+def as_deviations(mean: Array, variance: Array) -> Array:
+    """Standard deviations from moments; infinite for what is constant but for rounding."""
+    if not np.isfinite(variance).all():
+        worst = int(np.argmin(np.isfinite(variance)))
+        raise InputError(
+            f"Feature {worst} of X has values so large that their squares overflow. Rescale it."
+        )
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    size = np.maximum(np.abs(mean), deviation)
+    return np.where(deviation > 1e-12 * size, deviation, np.inf)
+
+
+def _moments(X: Features, weight: Array) -> tuple[Array, Array]:
+    """Weighted mean and variance of every feature."""
+    mean = transposed_times(X, weight)
+    if sp.issparse(X):
+        centred = sp.csr_array((X.data - mean[X.indices], X.indices, X.indptr), shape=X.shape)
+        stored = sp.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
+        absent = 1.0 - np.asarray(stored.T @ weight)  # the weight of a column's zeros
+        absent[absent < 1e-12] = 0.0
+        variance = np.asarray(centred.multiply(centred).T @ weight) + absent * mean**2
+    else:
+        height = max(1, _BLOCK_ENTRIES // X.shape[1])
+        blocks = [slice(at, at + height) for at in range(0, X.shape[0], height)]
+        parts = [partial(_squares, X, mean, weight, rows) for rows in blocks]
+        variance = np.sum(run_all(parts), axis=0)
+    return mean, variance
+
+
+def _squares(X: Array, mean: Array, weight: Array, rows: slice) -> Array:
+    """Some rows' share of the variance."""
+    return np.asarray(weight[rows] @ (X[rows] - mean) ** 2)
