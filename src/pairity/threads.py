@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 T = TypeVar("T")
 
 _BLOCKS_PER_THREAD = 3
-_SMALLEST_WORK = 300_000  # about a millisecond: less is not worth a thread
+_SMALLEST_WORK = 400_000  # about a millisecond: less is not worth a thread
 
 
 _limit: ContextVar[int | None] = ContextVar("pairity_threads", default=None)
@@ -56,17 +57,34 @@ def _available() -> int:
 
 
 def run_all(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Run the tasks on the shared threads and return what they return, in order.
+    """Run the tasks on the shared threads and on this one; return what they return, in order.
 
     All have ended when this returns or raises, since they write into the caller's arrays. Tasks
     must not call this themselves: with every thread waiting for a task, none would be done.
     """
-    if n_threads() == 1 or len(tasks) == 1:
+    threads = min(n_threads(), len(tasks))
+    if threads <= 1:
         return [task() for task in tasks]
+    results: list[Any] = [None] * len(tasks)
+    waiting = deque(enumerate(tasks))
+
+    def work() -> None:
+        while True:
+            try:
+                at, task = waiting.popleft()
+            except IndexError:
+                return
+            results[at] = task()
+
     shared = _shared_pool()
-    started = [shared.submit(task) for task in tasks]
-    wait(started)
-    return [future.result() for future in started]
+    started = [shared.submit(work) for _ in range(threads - 1)]
+    try:
+        work()
+    finally:
+        wait(started)
+    for future in started:
+        future.result()
+    return results
 
 
 def _shared_pool() -> ThreadPoolExecutor:
