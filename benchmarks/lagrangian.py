@@ -66,8 +66,8 @@ def run():
         "coefficients, without and with the true error and gap that the multipliers follow; the "
         "numbers agree. PyTorch gathers scores by pair or, as the authors' notebooks do, "
         "multiplies the features of both items of every pair; both take all pairs at once. The "
-        "last column is an epoch as most people train: shuffled batches of 1,000 pairs of features, "
-        "a step after each, against ours with true gaps. Each version is timed by itself, epoch "
+        "last column is an epoch as people train: shuffled batches of 1,000 pairs of features, a "
+        "step after each, against ours with true gaps. Each version is timed by itself, epoch "
         "after epoch, on two threads. PyTorch's time grows with pairs × features, ours with "
         "items × features and with pairs: we gain most where both are many."
     )
