@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "pairity"
 
 LAYERS = [
     {"exceptions", "threads"},
-    {"columns", "text"},
+    {"columns", "text", "files"},
     {"groups", "progress", "pair_weights", "manifests"},
     {"queries", "model_folders", "chebyshev.tables", "kernels"},
     {"digests", "chebyshev.boxes", "chebyshev.visits", "counting", "loss_kernels"},
@@ -45,7 +45,7 @@ LAYERS = [
     {"paper.claims", "paper.drawing"},
     {"paper.checks"},
     {"paper", "paper.reproduction"},
-    {"tables", "cli.reproducing"},
+    {"tables", "trec", "cli.reproducing"},
     {"cli.inputs"},
     {"cli.auditing", "cli.training", "cli.predicting", "cli.weighing"},
     {"cli"},

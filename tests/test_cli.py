@@ -221,7 +221,7 @@ def test_kinds_of_columns(tmp_path):
         ("a.csv", b"x,x\n1,2\n", "two columns named 'x'"),
         ("a.csv", b"x,\n1,2\n", "a column without a name"),
         ("a.csv", b"x,y\n1,2\n3\n", "Line 3 of .* has 1 entries, the header 2"),
-        ("a.csv", b"x,y\n1,\xff\n", "not UTF-8 near line"),
+        ("a.csv", b"x,y\n1,\xff\n", "not UTF-8 after line"),
         ("a.csv", b'x,y\n1,"2\n', "cannot be read: unexpected end of data"),
         ("a.csv", b"x\n" + b"9" * 2_000_000, "field larger than field limit"),
         ("a.csv.gz", b"\x1f\x8b\x08\x00broken", "cannot be read"),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairity.exceptions import InputError, MissingExtraError
+from pairity.files import require_place, whole
 from pairity.pair_weights import PairWeights
 from pairity.pairs import iter_weighted_pairs
 from pairity.queries import Queries
@@ -80,9 +80,7 @@ def export_pairs(
     <BLANKLINE>
     """
     path = Path(path)
-    if path.is_dir() or not path.parent.is_dir():
-        wrong = f"{str(path)!r} is a folder" if path.is_dir() else f"{str(path.parent)!r} is none"
-        raise InputError(f"{wrong}. Give the path of a file, in a folder that is there.")
+    require_place(path)
     write = _writer(path, format)
     if isinstance(block, bool) or not isinstance(block, (int, np.integer)) or block < 1:
         raise InputError(f"block is {block!r}; give a whole number of pairs, 1 or more.")
@@ -129,7 +127,7 @@ def _write_catboost(
     blocks: Blocks,
 ) -> None:
     line = "{}\t{}\t{!r}\n".format
-    with _whole(path) as file:
+    with whole(path) as file:
         for winner, loser, weight in blocks:
             lines = map(line, rows[winner].tolist(), rows[loser].tolist(), weight.tolist())
             file.write("".join(lines).encode())
@@ -152,7 +150,7 @@ def _write_parquet(
         ],
         {"pairity.pair_weights": weights.to_json()},
     )
-    with _whole(path) as file, parquet.ParquetWriter(file, schema) as writer:
+    with whole(path) as file, parquet.ParquetWriter(file, schema) as writer:
         for winner, loser, weight in blocks:
             columns = [
                 ids.take(pa.array(queries.query[winner])),
@@ -184,15 +182,3 @@ def _ids(pa: Any, queries: Queries) -> Any:
     if ids is None or pa.types.is_nested(ids.type) or pa.types.is_float16(ids.type):
         ids = pa.array([str(each) for each in queries.query_ids.tolist()], pa.string())
     return ids
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes its name when it is complete; an error, or Ctrl-C, leaves none."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
-        with unfinished.open("wb") as file:
-            yield file
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)

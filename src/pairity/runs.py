@@ -10,11 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
 from numbers import Integral, Real
@@ -38,6 +37,7 @@ from pairity.figures import (
     violation,
     with_numbers,
 )
+from pairity.files import whole
 from pairity.methods import Method, Rankings
 from pairity.metrics import ndcg
 from pairity.metrics.positions import ratio
@@ -489,26 +489,14 @@ class Store:
     def write(self, run: Run) -> None:
         """Put a finished run here."""
         held = {"format": FORMAT, "key": self._key(run), "run": run.to_dict()}
-        write_whole(self.path(run), json.dumps(held, allow_nan=False))
+        with whole(self.path(run)) as file:
+            file.write(json.dumps(held, allow_nan=False).encode())
 
     def _key(self, run: Run) -> dict[str, Any]:
         return {
             **self.about, "method": run.method, "settings": run.settings, "seed": run.seed,
             "needs_group": run.needs_group,
         }  # fmt: skip
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees a part of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def fingerprint(queries: Queries) -> str:

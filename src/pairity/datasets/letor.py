@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import io
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity.columns import Column, Features, as_numbers, show
+from pairity.columns import Column, Features, as_numbers, object_array, show
 from pairity.datasets import letor_kernels as kernels
 from pairity.exceptions import InputError
+from pairity.files import GZIP, Unpacked, read_lines
 from pairity.progress import Progress, Show
 from pairity.queries import Queries
 from pairity.threads import n_threads, run_all
@@ -461,9 +462,9 @@ def _read_file(path: Path, table: _Table, say: Callable[[int], None]) -> None:
 
 def _blocks(raw: BinaryIO, path: Path) -> Iterator[bytes]:
     """The bytes of a file in blocks of whole lines, the last line feed added where it lacks."""
-    zipped = raw.read(2) == b"\x1f\x8b"
+    zipped = raw.read(2) == GZIP
     raw.seek(0)
-    file = gzip.GzipFile(fileobj=raw) if zipped else raw
+    file = io.BufferedReader(Unpacked(raw, path), _BLOCK) if zipped else raw
     begun, n_lines = b"", 0
     first = True
     while more := file.read(_BLOCK):
@@ -538,26 +539,13 @@ def _say(shown: Progress, before: int, table: _Table, at: int) -> None:
 # --- what stands beside the rows -----------------------------------------------------------------
 
 
-def _lines_of(path: Path, what: str) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{path} cannot be read as {what}: {error}. Give a text file in UTF-8."
-        ) from error
-
-
 def _names_in(path: Path) -> NDArray[np.object_]:
-    names = [line.strip() or None for line in _lines_of(path, "sensitive_features")]
-    column = np.empty(len(names), dtype=object)
-    column[:] = names
-    return column
+    return object_array([line or None for line in read_lines(path)])
 
 
 def _ids_of_sizes(query_sizes: Any, n_rows: int) -> NDArray[np.int64]:
     if isinstance(query_sizes, str | os.PathLike):
-        lines = _lines_of(Path(query_sizes), "query_sizes")
-        words = [line.strip() for line in lines if line.strip()]
+        words = [line for line in read_lines(query_sizes) if line]
         bad = [word for word in words if not (word.isascii() and word.isdigit() and len(word) < 16)]
         if bad:
             raise InputError(f"{query_sizes} holds {show(bad[0])}; give one whole number a line.")
