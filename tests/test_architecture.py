@@ -13,7 +13,7 @@ SOURCE = ROOT / "src" / "pairity"
 
 LAYERS = [
     {"exceptions", "threads"},
-    {"columns", "text", "files"},
+    {"columns", "text", "peers", "files"},
     {"groups", "progress", "pair_weights", "manifests"},
     {"queries", "model_folders", "chebyshev.tables", "kernels"},
     {"digests", "chebyshev.boxes", "chebyshev.visits", "counting", "loss_kernels"},

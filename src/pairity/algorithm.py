@@ -182,9 +182,8 @@ def foresight(
     -------
     callable, from a change of λ to the change of Δ
     """
-    every = max(1, queries.n_items // _RESPONSE_ITEMS)
-    part = queries if every == 1 else queries.take(np.arange(0, queries.n_queries, every))
-    scores = np.asarray(model.predict(part.X))
+    part = queries.thinned(max(1, queries.n_items // _RESPONSE_ITEMS))
+    scores = part.each(partial(scores_of, model))
     now = constraint.violation(part, scores)
     entries = np.flatnonzero(np.isfinite(now))
     table = weigher.table(lambda_)
@@ -205,9 +204,18 @@ def foresight(
 
     def foreseen(change: Array) -> Array:
         shares = np.array([share(at, value) for at, value in enumerate(change.flat[entries])])
-        return np.nan_to_num(constraint.violation(part, scores + shares @ moves) - now)
+        moved = part.each(partial(_moved, shares), scores, moves)
+        return np.nan_to_num(constraint.violation(part, moved) - now)
 
     return foreseen
+
+
+def _moved(shares: Array, _queries: Queries, scores: Array, moves: Array) -> Array:
+    return np.asarray(scores + shares @ moves)
+
+
+def _all_equal(queries: Queries) -> Array:
+    return np.zeros(queries.n_items)
 
 
 def reweight(
@@ -246,7 +254,7 @@ def reweight(
     A KeyboardInterrupt after the first round ends the loop with the best round so far.
     """
     target = queries if measured_on is None else measured_on
-    unranked = constraint.violation(target, np.zeros(target.n_items))
+    unranked = constraint.violation(target, target.each(_all_equal))
     if not len(Contrasts.of(unranked).first):
         raise ConstraintError(
             f"{constraint!r} compares nothing in the {target.n_queries} queries it is measured on. "
@@ -277,7 +285,7 @@ def reweight(
                         queries, weigher.table(lambda_), previous=model, **(fit_params or {})
                     )
                 model = fresh
-                scores = scores_of(model, target)
+                scores = target.each(partial(scores_of, model))
             violation = constraint.violation(target, scores)
             if not np.isfinite(violation[np.isfinite(unranked)]).all():
                 raise ConstraintError(

@@ -22,7 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity.exceptions import ConstraintError
-from pairity.pairs import Average, PairKind, cell_counts, cell_sums, mean_over_queries
+from pairity.pairs import (
+    Average,
+    PairKind,
+    cell_counts,
+    cell_sums,
+    mean_of_totals,
+    totals_over_queries,
+)
 from pairity.queries import Queries
 
 Cells = Literal["across", "within", "groups"]
@@ -160,8 +167,12 @@ class PairwiseConstraint(Constraint):
 
     def violation(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Δ of these scores; see the class."""
+        return self.from_totals(queries.total(self.totals, scores), queries.groups)
+
+    def totals(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What Δ is made of, as sums over queries: those of parts of the data add up."""
         sums, counts = self.sums(queries, scores), self.counts(queries)
-        return self.from_sums(sums, counts, queries.weight_of_query, queries.groups)
+        return self._totals(sums, counts, queries.weight_of_query)
 
     def sums(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Per query and cell of known groups, the sum of predicted pair labels."""
@@ -184,14 +195,28 @@ class PairwiseConstraint(Constraint):
 
         `weight` of shape (n_resamples, n_queries) gives as many violations at once.
         """
-        delta = self._delta(sums, counts, weight) - self._targets(groups)
-        delta[..., ~self._compared(groups)] = np.nan
+        return self.from_totals(self._totals(sums, counts, weight), groups)
+
+    def from_totals(
+        self, totals: NDArray[np.float64], groups: tuple[str, ...]
+    ) -> NDArray[np.float64]:
+        """Δ from `totals`, of one part or added up over many."""
+        means = mean_of_totals(totals)
+        compared, targets = self._compared(groups), self._targets(groups)
+        reference = means[..., -1:] if self.has_reference else 0.5
+        delta = (means[..., :-1] - reference).reshape(*means.shape[:-1], *compared.shape) - targets
+        delta[..., ~compared] = np.nan
         return delta
 
-    @abstractmethod
-    def _delta(
+    def _totals(
         self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> NDArray[np.float64]: ...
+    ) -> NDArray[np.float64]:
+        """Of each cell (or row, for one entry per group), and behind them of all pairs together."""
+        both = []
+        for table in (sums, counts):
+            entries = table.sum(axis=2) if self.by_group else table.reshape(len(table), -1)
+            both.append(np.column_stack([entries, table.sum(axis=(1, 2))]))
+        return totals_over_queries(both[0], both[1], weight, self.average)
 
     @property
     def by_group(self) -> bool:
@@ -207,14 +232,18 @@ class PairwiseConstraint(Constraint):
 
     def shares(self, queries: Queries) -> NDArray[np.float64]:
         """P: the share of all pairs that lies in each cell (row, for one λ per group)."""
-        counts = np.tensordot(queries.weight_of_query, self.counts(queries), axes=1)
+        counts = queries.total(self.pair_weight)
         if self.by_group:
             counts = counts.sum(axis=1)
         return np.asarray(counts / counts.sum())
 
+    def pair_weight(self, queries: Queries) -> NDArray[np.float64]:
+        """Per cell of known groups, the weight of all pairs."""
+        return np.asarray(np.tensordot(queries.weight_of_query, self.counts(queries), axes=1))
+
     def check(self, queries: Queries) -> None:
         """Refuse cells without a pair."""
-        counts = np.tensordot(queries.weight_of_query, self.counts(queries), axes=1)
+        counts = queries.total(self.pair_weight)
         empty = self._compared(queries.groups)
         empty &= (counts.sum(axis=1) if self.by_group else counts) == 0
         if not empty.any():
@@ -228,7 +257,7 @@ class PairwiseConstraint(Constraint):
                 f"{'to another of them' if not self.by_group else 'to anything'}. Leave it out "
                 f"with only=[...], or use StatisticalParity."
             )
-        if not cell_counts(queries, pairs="all")[:, at[0], at[1]].any():
+        if not queries.total(_any_pairs)[at[0], at[1]]:
             raise ConstraintError(
                 f"No pair joins the groups {first!r} and {second!r}: {total} holds both. Check "
                 "sensitive_features and qid, limit the constraint with only=[(..., ...)], or "
@@ -305,11 +334,6 @@ class StatisticalParity(PairwiseConstraint):
     pairs: ClassVar[PairKind] = "all"
     has_reference: ClassVar[bool] = False
 
-    def _delta(
-        self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        return mean_over_queries(sums, counts, weight, self.average) - 0.5
-
 
 @dataclass(frozen=True, repr=False)
 class InterGroup(PairwiseConstraint):
@@ -324,11 +348,6 @@ class InterGroup(PairwiseConstraint):
 
     name: ClassVar[str] = "inter"
 
-    def _delta(
-        self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        return _less_overall(sums, counts, weight, self.average)
-
 
 @dataclass(frozen=True, repr=False)
 class IntraGroup(PairwiseConstraint):
@@ -341,11 +360,6 @@ class IntraGroup(PairwiseConstraint):
 
     name: ClassVar[str] = "intra"
     cells: ClassVar[Cells] = "within"
-
-    def _delta(
-        self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        return _less_overall(sums, counts, weight, self.average)
 
 
 @dataclass(frozen=True, repr=False)
@@ -361,12 +375,6 @@ class Marginal(PairwiseConstraint):
 
     name: ClassVar[str] = "marginal"
     cells: ClassVar[Cells] = "groups"
-
-    def _delta(
-        self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        rows = mean_over_queries(sums.sum(axis=-1), counts.sum(axis=-1), weight, self.average)
-        return rows - _overall(sums, counts, weight, self.average)[..., None]
 
 
 @dataclass(frozen=True, repr=False)
@@ -419,28 +427,11 @@ def as_constraint(constraint: Any) -> Constraint:
     )
 
 
-def _overall(
-    sums: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    weight: NDArray[np.float64],
-    average: Average,
-) -> NDArray[np.float64]:
-    """A: the share of all preference pairs between known groups in the right order."""
-    total = mean_over_queries(
-        sums.sum(axis=(1, 2))[:, None], counts.sum(axis=(1, 2))[:, None], weight, average
-    )
-    return np.asarray(total[..., 0])
-
-
-def _less_overall(
-    sums: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    weight: NDArray[np.float64],
-    average: Average,
-) -> NDArray[np.float64]:
-    """A_kl - A for every cell."""
-    overall = _overall(sums, counts, weight, average)
-    return mean_over_queries(sums, counts, weight, average) - overall[..., None, None]
+def _any_pairs(queries: Queries) -> NDArray[np.float64]:
+    """Per cell of known groups, in how many queries there is a pair, whatever the labels."""
+    known = slice(queries.n_groups)
+    there = cell_counts(queries, pairs="all")[:, known, known] > 0
+    return np.asarray(there.sum(axis=0), dtype=np.float64)
 
 
 def _index(name: Any, groups: tuple[str, ...]) -> int:

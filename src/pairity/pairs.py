@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -182,15 +183,38 @@ def mean_over_queries(
     With "query", a query without a pair is left out of that entry's mean.
     """
     shape = sums.shape[1:]
-    top, bottom = sums.reshape(len(sums), -1), counts.reshape(len(counts), -1)
+    top, counted = sums.reshape(len(sums), -1), counts.reshape(len(counts), -1)
+    means = mean_of_totals(totals_over_queries(top, counted, weight, average))
+    return means.reshape(*weight.shape[:-1], *shape)
+
+
+def totals_over_queries(
+    sums: NDArray[np.float64],
+    counts: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    average: Average,
+) -> NDArray[np.float64]:
+    """What the means over queries are quotients of: those of parts of the data add up.
+
+    Parameters are those of `mean_over_queries`, with entries in one axis.
+
+    Returns
+    -------
+    array of shape (..., 2, n_entries): numerators and denominators
+    """
     if average == "query":
-        there = bottom > 0
-        top = np.divide(top, bottom, out=np.zeros_like(top), where=there)
-        bottom = there.astype(np.float64)
-    top, bottom = weight @ top, weight @ bottom
+        there = counts > 0
+        sums = np.divide(sums, counts, out=np.zeros_like(sums), where=there)
+        counts = there.astype(np.float64)
+    return np.stack([weight @ sums, weight @ counts], axis=-2)
+
+
+def mean_of_totals(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numerators over denominators, NaN where no query has a pair."""
+    top, bottom = totals[..., 0, :], totals[..., 1, :]
     means = np.full(top.shape, np.nan)
     np.divide(top, bottom, out=means, where=bottom > 0)
-    return means.reshape(*weight.shape[:-1], *shape)
+    return means
 
 
 def cell_means(
@@ -249,15 +273,23 @@ def query_auc(scores: NDArray[np.float64], queries: Queries) -> NDArray[np.float
 
 def mean_auc(scores: NDArray[np.float64], queries: Queries) -> float:
     """`query_auc`, averaged over the queries that have a preference pair, by query weight."""
-    values = query_auc(scores, queries)
-    there = ~np.isnan(values)
-    return float(np.average(values[there], weights=queries.weight_of_query[there]))
+    return float(mean_of_totals(queries.total(_auc_totals, scores))[0])
+
+
+def _auc_totals(queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    sums, counts = cell_sums(scores, queries), cell_counts(queries)
+    top, bottom = (table.sum(axis=(1, 2))[:, None] for table in (sums, counts))
+    return totals_over_queries(top, bottom, queries.weight_of_query, "query")
 
 
 def total_weight(queries: Queries, table: ArrayLike) -> float:
     """The weight of all preference pairs together, under a weight table."""
+    return float(queries.total(partial(_weight_under, table)))
+
+
+def _weight_under(table: ArrayLike, queries: Queries) -> NDArray[np.float64]:
     by_cell = np.tensordot(queries.weight_of_query, cell_counts(queries), axes=1)
-    return float((by_cell * queries.pad(table)).sum())
+    return np.asarray((by_cell * queries.pad(table)).sum())
 
 
 def n_pairs(queries: Queries) -> int:

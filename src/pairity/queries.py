@@ -31,6 +31,7 @@ from pairity.columns import (
 )
 from pairity.exceptions import InputError
 from pairity.groups import encode_groups, name_groups
+from pairity.peers import add_up
 
 _KEYS = ("X", "y", "qid", "sensitive_features", "sample_weight", "query_weight")
 _MANY = 10_000  # ids; from here it pays to sort text with NumPy
@@ -258,6 +259,18 @@ class Queries(Mapping[str, Any]):
         padded[: self.n_groups, : self.n_groups] = table
         return padded
 
+    def total(self, function: Callable[..., ArrayLike], *columns: Any) -> NDArray[np.float64]:
+        """What a function of queries and columns returns, added up over all parts of the data.
+
+        Here there is one part, the queries themselves, unless peers train with others
+        (`pairity.peers`).
+        """
+        return add_up(function(self, *columns))
+
+    def each(self, function: Callable[..., T], *columns: Any) -> T:
+        """What a function of queries and columns returns for the parts of the data: here, one."""
+        return function(self, *columns)
+
     def cached(self, name: str, settings: Any, make: Callable[[], T]) -> T:
         """What `make` made of these queries, made once and kept as long as they live.
 
@@ -265,11 +278,20 @@ class Queries(Mapping[str, Any]):
         for each name, and made anew where the settings differ.
         """
         kept = self.__dict__.setdefault("_kept", {})
-        if name not in kept or kept[name][0] != settings:
+        if not self.has_cached(name, settings):
             kept.pop(name, None)
             kept[name] = (settings, make())
         made: T = kept[name][1]
         return made
+
+    def has_cached(self, name: str, settings: Any) -> bool:
+        """Whether `cached` would find what it is asked for."""
+        kept = self.__dict__.get("_kept", {})
+        return name in kept and kept[name][0] == settings
+
+    def forget(self, name: str) -> None:
+        """Drop what `cached` keeps under a name."""
+        self.__dict__.get("_kept", {}).pop(name, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_kept"}
@@ -293,6 +315,10 @@ class Queries(Mapping[str, Any]):
             query_ids=self.query_ids[chosen],
             query_weight=weight,
         )
+
+    def thinned(self, every: int) -> Queries:
+        """Every so many queries, from the first on."""
+        return self if every == 1 else self.take(np.arange(0, self.n_queries, every))
 
     def by_query(self) -> tuple[Queries, NDArray[np.int64]]:
         """The same queries with the rows of each together, and the caller's row of each."""

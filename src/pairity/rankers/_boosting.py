@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Self
 
@@ -16,7 +17,8 @@ from pairity.columns import show
 from pairity.exceptions import InputError, MissingExtraError, ModelFileError
 from pairity.losses import Loss
 from pairity.manifests import Entry, build, encode
-from pairity.pairs import cell_counts, n_weighted_pairs
+from pairity.pairs import n_weighted_pairs, total_weight
+from pairity.peers import add_up, current
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._estimators import PairRanker, remember_features
 
@@ -115,7 +117,7 @@ class BoosterRanker(EngineRanker):
         `fit_params` are those of the engine's own `fit`, such as its evaluation sets: (X, y) with
         ``eval_qid``, or ``eval_group``.
         """
-        return self._prepare_and_train(queries, lambda *_: table, None, fit_params)
+        return self._prepare_and_train(queries, partial(_fixed, table), None, fit_params)
 
     def fit_following(
         self,
@@ -174,6 +176,11 @@ class BoosterRanker(EngineRanker):
     @abstractmethod
     def _boosting(self) -> str:
         """What the engine calls its way of boosting."""
+
+
+def _fixed(table: Array, *_: Any) -> Array:
+    """The weight table of every tree, where it does not change."""
+    return table
 
 
 def own_estimator(given: Any, kind: Any, adapter: str) -> Any:
@@ -247,8 +254,7 @@ class Objective:
         self.queries, self.rows, self.loss = queries, rows, loss
         self.follow, self.n_total, self.measure = follow, n_trees, measure
         self.n_trees = 0
-        self._by_cell = np.tensordot(queries.weight_of_query, cell_counts(queries), axes=1)
-        self._weighs, self._n_pairs = np.zeros(0, dtype=bool), 0
+        self._relative: tuple[Array, Array] | None = None
 
     def __call__(self, scores: Array) -> tuple[Array, Array]:
         """Gradient and diagonal Hessian at the scores of the trees so far."""
@@ -261,14 +267,15 @@ class Objective:
 
     def _as_relative(self, table: Array) -> Array:
         """The table divided by the mean weight of the pairs that weigh something."""
+        if self._relative is not None and np.array_equal(table, self._relative[0]):
+            return self._relative[1]
         padded = self.queries.pad(table)
-        total = float((self._by_cell * padded).sum())
+        total = total_weight(self.queries, padded)
         if not total > 0.0:
             raise InputError("The pair weights add up to nothing. Give a table with some weight.")
-        if not np.array_equal(padded > 0.0, self._weighs):  # mostly the first time only
-            self._weighs = padded > 0.0
-            self._n_pairs = n_weighted_pairs(self.queries, padded)
-        return padded * (self._n_pairs / total)
+        relative = padded * (n_weighted_pairs(self.queries, padded) / total)
+        self._relative = (table, relative)
+        return relative
 
     def _measured(self, scores: Array) -> Array:
         if self.measure is not None:
@@ -386,6 +393,7 @@ def build_once(
         Given queries whose rows stand together, and the training data or None, an engine's data.
     """
     sets = {name: fit_params.get(name) for name in _SETS}
+    given = settings, [id(each) for each in sets.values()]
 
     def build() -> Binned:
         held_out = read_evaluation_sets(**sets)
@@ -396,7 +404,10 @@ def build_once(
         evaluation = [make(held, data) for held in held_out]
         return Binned(data, evaluation, replace(ordered, X=None), rows, sets)
 
-    return queries.cached(engine, (settings, [id(given) for given in sets.values()]), build)
+    size = current().size
+    if size > 1 and add_up(queries.has_cached(engine, given)) < size:
+        queries.forget(engine)  # bins are found together: by all, or by none
+    return queries.cached(engine, given, build)
 
 
 class Measured:

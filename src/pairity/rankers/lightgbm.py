@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from pairity.exceptions import InputError
 from pairity.losses import LambdaRank, Loss, as_loss
 from pairity.manifests import Entry, encode
+from pairity.peers import current
 from pairity.queries import Queries
 from pairity.rankers._boosting import (
     Binned,
@@ -139,6 +140,8 @@ class LightGBMRanker(BoosterRanker):
         estimator = own_estimator(self.estimator, lgb.LGBMRanker, "LightGBMRanker")
         params, n_trees, loss = _parameters(estimator, self.loss)
         params.update(_metrics(params, fit_params))
+        self._n_threads = params["num_threads"]
+        params["num_threads"] = params["num_threads"] or current().n_threads
         binned = _binned(lgb, queries, params, fit_params)
         callbacks = [*(fit_params.get("callbacks") or ())]
         measured = None
@@ -157,7 +160,7 @@ class LightGBMRanker(BoosterRanker):
             callbacks.append(lgb.record_evaluation(self.evals_result_))
         with at_most(params["num_threads"] or None):
             self.booster_ = lgb.train(
-                {**params, "objective": call},
+                {**current().network, **params, "objective": call},
                 binned.data,
                 num_boost_round=n_trees,
                 valid_sets=binned.evaluation,
@@ -165,8 +168,9 @@ class LightGBMRanker(BoosterRanker):
                 feval=_feval(fit_params.get("eval_metric")),
                 callbacks=callbacks,
             )
+        if current().network:
+            self.booster_.free_network()
         self.best_iteration_ = max(self.booster_.best_iteration, 0)
-        self._n_threads = params["num_threads"]
 
 
 def _given(estimator: Any) -> dict[str, Any]:
@@ -275,10 +279,11 @@ def _binned(
     }  # fmt: skip
 
     def make(ordered: Queries, reference: Any) -> Any:
-        return lgb.Dataset(
+        data = lgb.Dataset(
             _readable(ordered.X), ordered.y, group=query_sizes(ordered), reference=reference,
             params=params, **options,
-        ).construct()  # fmt: skip
+        )  # fmt: skip
+        return data if current().network else data.construct()  # the booster connects peers first
 
     settings = repr(sorted(params.items())), repr(options)
     return build_once("lightgbm", queries, settings, fit_params, make)

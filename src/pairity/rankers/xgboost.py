@@ -14,6 +14,7 @@ from pairity.columns import show
 from pairity.exceptions import InputError
 from pairity.losses import LambdaRank, Logistic, Loss, as_loss
 from pairity.manifests import Entry, encode
+from pairity.peers import current
 from pairity.queries import Queries
 from pairity.rankers._boosting import (
     Binned,
@@ -162,6 +163,8 @@ class XGBoostRanker(BoosterRanker):
             return gradient, hessian
 
         n_threads = params.get("n_jobs", params.get("nthread"))
+        if not n_threads and current().n_threads:
+            n_threads = params["nthread"] = current().n_threads
         self.evals_result_: dict[str, Any] = {}
         with at_most(n_threads if n_threads and n_threads > 0 else None):
             booster = xgb.train(
