@@ -13,6 +13,7 @@ SOURCE = ROOT / "src" / "pairity"
 
 LAYERS = [
     {"exceptions", "threads"},
+    {"parquet_features"},
     {"columns", "text", "peers", "files"},
     {"groups", "progress", "pair_weights", "manifests"},
     {"queries", "model_folders", "chebyshev.tables", "kernels"},
@@ -29,7 +30,7 @@ LAYERS = [
     {"rankers.lightgbm", "rankers.xgboost", "rankers.torch", "rankers.newton", "schedules"},
     {"rankers.adapters", "algorithm", "figure_tables", "frontier_plots"},
     {"datasets.letor_kernels", "datasets.synthetic", "datasets.files", "datasets.ranking_data"},
-    {"datasets.letor"},
+    {"datasets.letor", "datasets.parquet"},
     {"datasets.trec_w3c", "datasets.engineering_students", "datasets.mslr"},
     {"paths", "datasets"},
     {"rankers", "fair_ranker", "audits"},

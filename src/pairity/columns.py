@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import narwhals as nw
 import numpy as np
@@ -22,6 +22,7 @@ from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from pairity.exceptions import InputError, NotNumbersError
+from pairity.parquet_features import ParquetFeatures
 
 Column = NDArray[Any]
 Features = NDArray[np.float64] | sp.csr_array
@@ -156,8 +157,11 @@ def to_floats(column: Column, name: str) -> NDArray[np.float64]:
 def as_features(X: Any) -> tuple[Features, tuple[str, ...] | None]:
     """A feature matrix of finite float64 (CSR where it was sparse) and its column names.
 
-    An array that is float64 already is not copied.
+    An array that is float64 already is not copied. Features in Parquet files stay there, and are
+    looked at when they are read.
     """
+    if isinstance(X, ParquetFeatures):
+        return cast(Any, X), X.names
     table = _read(X, "X")
     if isinstance(table, nw.Series):
         _raise_single_column(table)
@@ -170,6 +174,14 @@ def as_features(X: Any) -> tuple[Features, tuple[str, ...] | None]:
         matrix = _table_features(table)
     else:
         matrix = _dense_features(X)
+    require_finite(matrix, names)
+    return matrix, names
+
+
+def require_finite(
+    matrix: NDArray[np.float64], names: tuple[str, ...] | None, first_row: int = 0
+) -> None:
+    """Refuse features that are missing or infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = not np.isfinite(matrix.sum())
     if suspicious:
@@ -177,16 +189,18 @@ def as_features(X: Any) -> tuple[Features, tuple[str, ...] | None]:
         if bad.any():
             row, column = (int(at) for at in np.argwhere(bad)[0])
             label = repr(names[column]) if names else f"{column}"
-            _raise_not_finite(int(bad.sum()), row, label, matrix[row, column])
-    return matrix, names
+            _raise_not_finite(int(bad.sum()), first_row + row, label, matrix[row, column])
 
 
 def as_raw_features(X: Any) -> tuple[Any, tuple[str, ...] | None]:
     """Features for an engine that reads tables itself, and their column names.
 
     Tables stay what they are, with their categories and missing values; sparse matrices become
-    CSR; anything else becomes a NumPy matrix of whatever its entries are.
+    CSR; anything else becomes a NumPy matrix of whatever its entries are. Features in Parquet
+    files stay there.
     """
+    if isinstance(X, ParquetFeatures):
+        return X, X.names
     table = _read(X, "X")
     if isinstance(table, nw.DataFrame):
         names = _feature_names(table)
@@ -209,6 +223,8 @@ def feature_types(X: Any, read: Any) -> str | list[str]:
     X : the caller's table or matrix
     read : what `as_features` or `as_raw_features` made of it
     """
+    if isinstance(X, ParquetFeatures):
+        return str(X.dtype)
     table = _read(X, "X")
     if isinstance(table, nw.DataFrame):
         return [str(dtype) for dtype in table.schema.values()]
@@ -220,6 +236,8 @@ def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
     """Some rows of a feature matrix or table, as the same kind of thing."""
     if isinstance(X, (np.ndarray, sp.csr_array)):
         return X[rows]
+    if isinstance(X, ParquetFeatures):
+        return X.take(rows)
     return nw.from_native(X, eager_only=True)[rows].to_native()
 
 

@@ -31,6 +31,7 @@ from pairity.columns import (
 )
 from pairity.exceptions import InputError
 from pairity.groups import encode_groups, name_groups
+from pairity.parquet_features import ParquetFeatures
 from pairity.peers import add_up
 
 _KEYS = ("X", "y", "qid", "sensitive_features", "sample_weight", "query_weight")
@@ -210,7 +211,7 @@ class Queries(Mapping[str, Any]):
         """Number of items whose group is missing."""
         return int(np.count_nonzero(self.group == self.n_groups))
 
-    @property
+    @cached_property
     def n_codes(self) -> int:
         """Number of codes in `group`: K, and one more where some group is missing."""
         return self.n_groups + (1 if self.n_missing else 0)
@@ -318,14 +319,73 @@ class Queries(Mapping[str, Any]):
 
     def thinned(self, every: int) -> Queries:
         """Every so many queries, from the first on."""
-        return self if every == 1 else self.take(np.arange(0, self.n_queries, every))
+        if every == 1:
+            return self
+        chosen = np.arange(0, self.n_queries, every)
+        if isinstance(self.X, ParquetFeatures):  # gathered from all over the files: once
+            return self.cached("thinned", every, lambda: self.take(chosen).in_memory())
+        return self.take(chosen)
+
+    def in_memory(self) -> Queries:
+        """The same queries with features in memory."""
+        return replace(self, X=self.X.load()) if isinstance(self.X, ParquetFeatures) else self
 
     def by_query(self) -> tuple[Queries, NDArray[np.int64]]:
-        """The same queries with the rows of each together, and the caller's row of each."""
+        """The same queries with the rows of each together, and the caller's row of each.
+
+        Features in files are not moved: their queries are numbered in the order they come in.
+        """
+        as_given = np.arange(self.n_items)
+        if (self.query[1:] >= self.query[:-1]).all():
+            return self, as_given
+        if isinstance(self.X, ParquetFeatures):
+            return self.cached("as they come", None, self._as_they_come), as_given
         rows = np.argsort(self.query, kind="stable")
-        if (rows[1:] > rows[:-1]).all():
-            return self, rows
         return self._rows(rows), rows
+
+    def _as_they_come(self) -> Queries:
+        begins = np.r_[0, np.flatnonzero(np.diff(self.query)) + 1]
+        if len(begins) > self.n_queries:
+            raise InputError(
+                f"The rows of {self.n_queries} queries stand in {len(begins)} places of a table "
+                "that is read from files. Sort it by query before it is written."
+            )
+        number = np.empty(self.n_queries, dtype=np.int64)
+        number[self.query[begins]] = np.arange(self.n_queries)
+        ids = self.query[begins]
+        return replace(
+            self,
+            query=number[self.query],
+            query_ids=self.query_ids[ids],
+            query_weight=None if self.query_weight is None else self.query_weight[ids],
+        )
+
+    def between(self, first: int, last: int) -> Queries:
+        """Some queries without features, where all are numbered in the order of their rows.
+
+        What is known of all is shared, not worked out again.
+        """
+        layout = self.layout
+        rows = slice(int(layout.bounds[first]), int(layout.bounds[last]))
+        part = Queries(
+            None,
+            self.y[rows],
+            self.query[rows] - first,
+            self.query_ids[first:last],
+            self.group[rows],
+            self.groups,
+            None if self.item_weight is None else self.item_weight[rows],
+            None if self.query_weight is None else self.query_weight[first:last],
+        )
+        part.__dict__["n_codes"] = self.n_codes
+        part.__dict__["layout"] = replace(
+            layout,
+            order=layout.order[rows] - rows.start,
+            bounds=layout.bounds[first : last + 1] - rows.start,
+            **{name: getattr(layout, name)[rows]
+               for name in ("start", "level", "code", "by_group", "weight")},
+        )  # fmt: skip
+        return part
 
     def _rows(self, rows: NDArray[np.int64]) -> Queries:
         return replace(
@@ -448,6 +508,16 @@ class Queries(Mapping[str, Any]):
 
 def require_preferences(queries: Queries) -> None:
     """Refuse queries whose labels prefer nothing, or only what weighs nothing."""
+    if not queries.total(_n_preferring):
+        raise InputError(
+            f"No query has two different labels: none of the {queries.n_queries} queries in "
+            f"{_rows(queries)} makes a preference pair of positive weight, so there is nothing to "
+            "rank by. Check y, qid and the weights."
+        )
+
+
+def _n_preferring(queries: Queries) -> int:
+    """The number of queries with a preference pair that weighs something."""
     labels, weight = queries.y, queries.weight_of_query[queries.query]
     if queries.item_weight is not None:
         weight = weight * queries.item_weight
@@ -455,12 +525,7 @@ def require_preferences(queries: Queries) -> None:
     lowest, highest = np.full(queries.n_queries, np.inf), np.full(queries.n_queries, -np.inf)
     np.minimum.at(lowest, queries.query[rows], labels[rows])
     np.maximum.at(highest, queries.query[rows], labels[rows])
-    if not (lowest < highest).any():
-        raise InputError(
-            f"No query has two different labels: none of the {queries.n_queries} queries in "
-            f"{_rows(queries)} makes a preference pair of positive weight, so there is nothing to "
-            "rank by. Check y, qid and the weights."
-        )
+    return int(np.count_nonzero(lowest < highest))
 
 
 def require_groups(queries: Queries) -> None:

@@ -2,11 +2,13 @@
 
 `LinearRanker` knows its data by the protocol `LinearData` alone. What it asks for are K × K tables
 in and vectors of one number per feature out, so that features may lie in memory (`InMemory`), on
-disk, or on other machines.
+disk (`Streamed`), or on other machines.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -14,9 +16,15 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity.columns import Features
+from pairity.columns import Features, require_finite
 from pairity.exceptions import InputError
-from pairity.pairs import pairwise_hessian_product, pairwise_logistic, total_weight
+from pairity.pairs import (
+    cell_counts,
+    pairwise_hessian_product,
+    pairwise_logistic,
+    total_weight,
+)
+from pairity.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 from pairity.queries import Queries
 from pairity.rankers._products import times, transposed_times
 from pairity.threads import run_all
@@ -70,12 +78,19 @@ class LinearData(Protocol):
         ...
 
 
+def linear_data(queries: Queries) -> LinearData:
+    """What a linear fit asks, of these queries."""
+    if queries.X is None:
+        raise InputError("The queries have no features. Build them with X.")
+    if isinstance(queries.X, ParquetFeatures):
+        return queries.cached("streamed", None, lambda: Streamed(queries))
+    return InMemory(queries)
+
+
 class InMemory:
     """`LinearData` of queries whose features are a dense or sparse matrix in memory."""
 
     def __init__(self, queries: Queries) -> None:
-        if queries.X is None:
-            raise InputError("The queries have no features. Build them with X.")
         self.queries = queries
         self.X: Features = queries.X
         self._last: tuple[Array, Array] | None = None
@@ -130,6 +145,126 @@ class InMemory:
         if self._last is None or not np.array_equal(self._last[0], coef):
             self._last = coef.copy(), times(self.X, coef)
         return self._last[1]
+
+
+class Streamed:
+    """`LinearData` of queries whose features lie in Parquet files.
+
+    Every sum is one pass over the files, in blocks of whole queries: scores, pairs and products
+    of a block are done with before the next. Deviations and the sample take one pass together.
+    """
+
+    def __init__(self, queries: Queries) -> None:
+        self.queries = queries
+        self.X: ParquetFeatures = queries.X
+        self.ordered = queries.by_query()[0]
+        bounds = self.ordered.layout.bounds
+        height = max(1, BLOCK_ENTRIES // self.n_features)
+        marks = np.arange(height, queries.n_items, height)
+        self._cuts = np.unique(np.r_[0, np.searchsorted(bounds, marks), len(bounds) - 1])
+        self._prepared: tuple[Array, Queries] | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.X.shape[1])
+
+    def deviations(self) -> Array:
+        """Standard deviations, found once."""
+        return self._prepare()[0]
+
+    def total_weight(self, table: Array, *, fill: float = 1.0) -> float:
+        """The weight of all pairs."""
+        return total_weight(self.queries, self.queries.pad(table, fill=fill))
+
+    def loss_and_gradient(self, coef: Array, table: Array) -> tuple[float, Array]:
+        """Loss and gradient."""
+        loss, gradient = 0.0, np.zeros(self.n_features)
+        for part, block in self._parts():
+            at = pairwise_logistic(block @ coef, part, table)
+            loss += at.loss
+            gradient += at.gradient @ block
+        return loss, gradient
+
+    def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
+        """Gradients under several tables, in one pass."""
+        found = np.zeros((len(tables), self.n_features))
+        for part, block in self._parts():
+            scores = block @ coef
+            for at, table in enumerate(tables):
+                padded = part.pad(table, fill=fill)
+                pull = pairwise_logistic(scores, part, padded, with_loss=False).gradient
+                found[at] += pull @ block
+        return found
+
+    def hessian_product(self, coef: Array, table: Array, direction: Array) -> Array:
+        """Hessian times a direction."""
+        product = np.zeros(self.n_features)
+        for part, block in self._parts():
+            along = pairwise_hessian_product(block @ coef, part, table, block @ direction)
+            product += along @ block
+        return product
+
+    def scores(self, coefs: Array) -> Array:
+        """Scores for several coefficient vectors, in one pass."""
+        scores = np.empty((len(coefs), self.queries.n_items))
+        for rows, block in self.X.blocks():
+            scores[:, rows] = coefs @ block.T
+        return scores
+
+    def sample(self, table: Array) -> Queries:
+        """Some of the queries; others where those weigh nothing."""
+        part = self._prepare()[1]
+        if total_weight(part, table) > 0.0:
+            return part
+        weigh = (cell_counts(self.queries) * self.queries.pad(table)).sum(axis=(1, 2)) > 0.0
+        which = np.flatnonzero(weigh & (self.queries.weight_of_query > 0.0))
+        return self.queries.take(which[:: -(-len(which) // part.n_queries)]).in_memory()
+
+    def _parts(self) -> Iterator[tuple[Queries, Array]]:
+        """Blocks of whole queries and their features."""
+        blocks = self.X.blocks(self.ordered.layout.bounds[self._cuts])
+        spans = zip(self._cuts[:-1].tolist(), self._cuts[1:].tolist(), strict=True)
+        for (first, last), (_, block) in zip(spans, blocks, strict=True):
+            yield self.ordered.between(first, last), np.asarray(block, dtype=np.float64)
+
+    def _prepare(self) -> tuple[Array, Queries]:
+        """Deviations and the sample; what is missing or infinite is found here."""
+        if self._prepared is None:
+            queries = replace(self.queries, X=None)
+            step = sampling_step(queries.n_items, self.n_features)
+            chosen = np.zeros(queries.n_queries, dtype=bool)
+            chosen[::step] = True
+            of_row = chosen[queries.query]
+            picked, moments = [], _Moments(self.n_features)
+            weight = row_weights(queries)
+            for rows, block in self.X.blocks():
+                require_finite(block, self.X.names, rows.start)
+                moments.add(np.asarray(block, dtype=np.float64), weight[rows])
+                picked.append(np.array(block[of_row[rows]], dtype=np.float64, order="C"))
+            deviations = as_deviations(moments.mean, moments.squares)
+            self._prepared = deviations, replace(queries.take(chosen), X=np.concatenate(picked))
+        return self._prepared
+
+
+class _Moments:
+    """Weighted means and squared distances from them, block by block."""
+
+    def __init__(self, n_features: int) -> None:
+        self.weight, self.mean, self.squares = 0.0, np.zeros(n_features), np.zeros(n_features)
+
+    def add(self, block: Array, weight: Array) -> None:
+        """Take in some rows."""
+        total = float(weight.sum())
+        if total == 0.0:
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = weight @ block / total
+            apart, whole = mean - self.mean, self.weight + total
+            self.squares += weight @ (block - mean) ** 2
+            self.squares += apart**2 * (self.weight * total / whole)
+            self.mean += apart * (total / whole)
+        self.weight = whole
 
 
 def sampling_step(n_items: int, n_features: int) -> int:

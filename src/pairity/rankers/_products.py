@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from pairity.columns import Features
+from pairity.columns import Features, require_finite
+from pairity.parquet_features import ParquetFeatures
 from pairity.threads import run_all
 
 _BLOCK_ENTRIES = 1_000_000
@@ -54,26 +55,40 @@ class _OneBlasThread:
 one_blas_thread = _OneBlasThread()
 
 
-def times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def times(X: Features | ParquetFeatures, vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """X @ vector."""
+    result = np.empty(X.shape[0])
+    if isinstance(X, ParquetFeatures):
+        for rows, block in X.blocks():
+            require_finite(block, X.names, rows.start)
+            result[rows] = block @ vector
+        return result
     blocks = _blocks(X)
     if len(blocks) == 1:
         return np.asarray(X @ vector)
-    result = np.empty(X.shape[0])
 
     def fill(rows: slice) -> None:
-        np.dot(X[rows], vector, out=result[rows])
+        np.dot(np.asarray(X[rows]), vector, out=result[rows])
 
     run_all([partial(fill, rows) for rows in blocks])
     return result
 
 
-def transposed_times(X: Features, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def transposed_times(
+    X: Features | ParquetFeatures, vector: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """X.T @ vector."""
+    if isinstance(X, ParquetFeatures):
+        total = np.zeros(X.shape[1])
+        for at, block in X.blocks():
+            total += vector[at] @ block
+        return total
     blocks = _blocks(X)
     if len(blocks) == 1:
         return np.asarray(X.T @ vector)
-    parts = run_all([partial(lambda rows: np.dot(vector[rows], X[rows]), rows) for rows in blocks])
+    parts = run_all(
+        [partial(lambda rows: np.dot(vector[rows], np.asarray(X[rows])), rows) for rows in blocks]
+    )
     return np.asarray(np.sum(parts, axis=0))
 
 

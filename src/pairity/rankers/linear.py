@@ -23,7 +23,7 @@ from pairity.manifests import Entry, encode_number
 from pairity.pairs import pairwise_logistic, total_weight
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._estimators import PairRanker, read_features
-from pairity.rankers._linear_data import MOST_WHITENED, InMemory, LinearData
+from pairity.rankers._linear_data import MOST_WHITENED, LinearData, linear_data
 from pairity.rankers._products import one_blas_thread, times
 
 _ROUNDING = 1e-7  # below about this gradient the loss no longer tells two points apart
@@ -88,7 +88,7 @@ class LinearRanker(PairRanker):
         self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
-        data = InMemory(queries)
+        data = linear_data(queries)
         require_preferences(queries)
         return self.fit_data(data, table, previous=previous)
 
@@ -140,7 +140,7 @@ class LinearRanker(PairRanker):
         array of shape (n_changes, n_items)
         """
         with one_blas_thread:
-            data = InMemory(queries)
+            data = linear_data(queries)
             problem = _Problem(data, table, self._scale, self.alpha)
             whitening = problem.whitening(self._beta)
             # Pairs of unknown group keep their weight: it does not move.

@@ -1,0 +1,292 @@
+"""ParquetFeatures: a feature matrix that stays in Parquet files and is read in blocks of rows."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity.exceptions import InputError, MissingExtraError, NotNumbersError
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+BLOCK_ENTRIES = 2_000_000  # of a block: 16 MB as float64
+SMALL = 4_000_000  # entries of a selection that is read at once and kept
+_GROUP_BYTES = 2**27  # of a row group that is read as a whole; a larger one page by page
+_COLUMNS_AT_ONCE = 16  # of a row group, so that no second copy of all of it is made
+_PAGES = 2**16  # bytes that are read ahead of each column of a large row group
+
+
+@dataclass(frozen=True)
+class ParquetFile:
+    """One file: its path, the rows of each row group, and what would tell that it changed."""
+
+    path: str
+    groups: tuple[int, ...]
+    state: tuple[int, int]
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(self.groups)
+
+    def opened(self) -> Any:
+        """Pyarrow's reader; a file that changed since it was first looked at is refused."""
+        if _state(self.path) != self.state:
+            raise InputError(
+                f"{self.path} has changed since it was first read. Leave the files alone while "
+                "they are in use, and read them anew."
+            )
+        return open_parquet(self.path, buffer_size=_PAGES)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ParquetFeatures:
+    """A matrix of numbers in the columns of Parquet files, read block by block when it is needed.
+
+    Make one with `pairity.datasets.read_parquet`. In memory it is the names of files and columns,
+    and which rows are chosen.
+
+    Attributes
+    ----------
+    files : tuple of ParquetFile, one behind the other
+    names : tuple of str, the columns
+    dtype : float32 where all columns are, else float64
+    rows : int64 array, those that are chosen, rising; None for all
+    """
+
+    files: tuple[ParquetFile, ...]
+    names: tuple[str, ...]
+    dtype: np.dtype[Any]
+    rows: NDArray[np.int64] | None = None
+
+    @cached_property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns."""
+        n_rows = sum(file.n_rows for file in self.files) if self.rows is None else len(self.rows)
+        return n_rows, len(self.names)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"ParquetFeatures(shape={self.shape}, files={len(self.files)})"
+
+    def take(self, rows: NDArray[np.int64]) -> Any:
+        """Some rows, in the order they have: a view, or the numbers themselves where few."""
+        if (rows[1:] <= rows[:-1]).any():
+            raise InputError(
+                "Rows of a Parquet file are read in the order they have there. Choose them in "
+                "rising order, or read the features into memory first: X.load()."
+            )
+        chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
+        return chosen.load() if len(rows) * len(self.names) <= SMALL else chosen
+
+    def load(self) -> NDArray[np.float64]:
+        """The whole matrix in memory, as float64."""
+        matrix = np.empty(self.shape)
+        for rows, block in self.blocks():
+            matrix[rows] = block
+        return matrix
+
+    def blocks(self, cuts: Any = None) -> Iterator[tuple[slice, NDArray[Any]]]:
+        """The rows in blocks, the next being read while one is looked at.
+
+        Parameters
+        ----------
+        cuts : rising whole numbers from 0 to the number of rows, optional
+            Where blocks begin and end, wherever row groups and files do. By default every two
+            million entries.
+
+        Yields
+        ------
+        rows : slice
+        block : array of shape (n_rows, n_features)
+            With missing entries as NaN; valid until the next is asked for.
+        """
+        if cuts is None:
+            height = max(1, BLOCK_ENTRIES // len(self.names))
+            cuts = [*range(0, len(self), height), len(self)]
+        ends = iter([int(cut) for cut in cuts[1:]])
+        held: list[NDArray[Any]] = []
+        begin, end, at = 0, next(ends, 0), 0
+        for chunk in _ahead(self._chunks()):
+            used = 0
+            while end and at + (chunk.shape[1] - used) >= end:
+                piece = chunk[:, used : used + end - at]
+                used, at = used + end - at, end
+                yield slice(begin, end), _joined(held, piece).T
+                begin, end, held = end, next(ends, 0), []
+            if used < chunk.shape[1]:
+                held.append(chunk[:, used:])
+                at += chunk.shape[1] - used
+
+    def _chunks(self) -> Iterator[NDArray[Any]]:
+        """What is chosen of each row group, of shape (n_features, n_rows)."""
+        first = 0
+        for file in self.files:
+            last = first + file.n_rows
+            if self.rows is None or np.ptp(np.searchsorted(self.rows, [first, last])):
+                with file.opened() as reader:
+                    yield from self._chunks_of(reader, file, first)
+            first = last
+
+    def _chunks_of(self, reader: Any, file: ParquetFile, first: int) -> Iterator[NDArray[Any]]:
+        width = len(self.names) * self.dtype.itemsize
+        for number, n_rows in enumerate(file.groups):
+            last = first + n_rows
+            if self.rows is None:
+                chosen = None
+            else:
+                low, high = np.searchsorted(self.rows, [first, last])
+                chosen = self.rows[low:high]
+                if low == high:
+                    first = last
+                    continue
+            if n_rows * width <= _GROUP_BYTES:
+                parts = iter([self._whole_group(reader, number, n_rows)])
+            else:
+                parts = self._paged_group(reader, number)
+            for part in parts:
+                end = first + part.shape[1]
+                if chosen is None:
+                    yield part
+                else:
+                    here = chosen[slice(*np.searchsorted(chosen, [first, end]))]
+                    yield part[:, here - first]
+                first = end
+
+    def _whole_group(self, reader: Any, number: int, n_rows: int) -> NDArray[Any]:
+        """A row group, some columns at a time."""
+        part = np.empty((len(self.names), n_rows), dtype=self.dtype)
+        for at in range(0, len(self.names), _COLUMNS_AT_ONCE):
+            names = list(self.names[at : at + _COLUMNS_AT_ONCE])
+            table = reader.read_row_group(number, columns=names, use_threads=False)
+            for k, name in enumerate(names, at):
+                part[k] = to_numbers(table.column(name))
+        return part
+
+    def _paged_group(self, reader: Any, number: int) -> Iterator[NDArray[Any]]:
+        """A row group that is too large to be held."""
+        height = max(1, BLOCK_ENTRIES // len(self.names))
+        for batch in reader.iter_batches(
+            batch_size=height, row_groups=[number], columns=list(self.names), use_threads=False
+        ):
+            part = np.empty((len(self.names), batch.num_rows), dtype=self.dtype)
+            for k, name in enumerate(self.names):
+                part[k] = to_numbers(batch.column(name))
+            yield part
+
+
+def _joined(held: list[NDArray[Any]], piece: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([*held, piece], axis=1) if held else piece
+
+
+def _ahead(chunks: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    """The same, each read on another thread while the one before is looked at."""
+    with ThreadPoolExecutor(1, "pairity-reader") as reader:
+        coming = reader.submit(next, chunks, None)
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(next, chunks, None)
+            yield chunk
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def list_files(path: Paths) -> list[str]:
+    """Parquet files from a file, a folder, a pattern or a list of these, in the order of names."""
+    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    found = [name for each in given for name in _files_of(os.fspath(each))]
+    if not found:
+        raise InputError(f"There is no Parquet file in {path!r}. Give files, or a folder of them.")
+    twice = next((name for name in found if found.count(name) > 1), None) if len(given) > 1 else ""
+    if twice:
+        raise InputError(f"{twice} is named twice. Give every file once.")
+    return found
+
+
+def _files_of(name: str) -> list[str]:
+    place = Path(name)
+    if place.is_dir():
+        inside = (file for end in ("parquet", "pq") for file in place.rglob(f"*.{end}"))
+        return sorted(
+            str(file) for file in inside
+            if not any(part[0] in "._" for part in file.relative_to(place).parts)
+        )  # fmt: skip
+    if place.exists():
+        return [name]
+    matching = sorted(glob.glob(name)) if glob.has_magic(name) else []
+    if not matching:
+        raise InputError(f"{name} is not there. Give Parquet files, or a folder of them.")
+    return matching
+
+
+def open_parquet(path: str, **options: Any) -> Any:
+    """Pyarrow's reader of a file."""
+    pa, parquet = import_arrow()
+    try:
+        return parquet.ParquetFile(path, **options)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        told = str(error).partition("\n")[0]
+        raise InputError(f"{path} is not a readable Parquet file: {told}") from error
+
+
+def describe_file(path: str) -> tuple[ParquetFile, Any]:
+    """What is remembered of a file, and its schema."""
+    with open_parquet(path) as reader:
+        metadata = reader.metadata
+        sizes = tuple(metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))
+        return ParquetFile(path, sizes, _state(path)), reader.schema_arrow
+
+
+def import_arrow() -> tuple[Any, Any]:
+    """Pyarrow, and its Parquet part."""
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MissingExtraError(
+            'Reading Parquet needs pyarrow. Install it with: pip install "pairity[parquet]"'
+        ) from error
+
+
+def is_numeric(kind: Any) -> bool:
+    """Whether a column of this Arrow type can be a feature."""
+    pa, _ = import_arrow()
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        or types.is_decimal(kind)
+    )  # fmt: skip
+
+
+def to_numbers(column: Any) -> NDArray[Any]:
+    """A column of numbers, missing ones as NaN."""
+    pa, _ = import_arrow()
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = column.cast(kind.value_type)
+        kind = column.type
+    if not is_numeric(kind):
+        raise NotNumbersError(f"A column of {kind} is not numbers. Encode it, or leave it out.")
+    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    if isinstance(column, pa.ChunkedArray):
+        return np.asarray(column.to_numpy())
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def _state(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
