@@ -262,7 +262,7 @@ def reweight(
         )
     weigher = make_weigher(constraint, queries, unranked.shape, pairs, weighting)
     lambda_ = np.zeros(unranked.shape)
-    state = solver.start(unranked, weigher.scale)
+    state = solver.start(unranked, weigher.scale, tolerance)
     model: Any = None
     rounds: list[Round] = []
     best: tuple[Round, Any] | None = None

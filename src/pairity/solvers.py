@@ -26,11 +26,12 @@ FARTHEST = 12.0  # exp(12): a weight ratio of 160,000; farther out nothing chang
 class Solver(Protocol):
     """Moves λ; `start` begins a run, `step` answers one round."""
 
-    def start(self, violation: Array, scale: Array) -> Any:
+    def start(self, violation: Array, scale: Array, tolerance: float = 0.0) -> Any:
         """State before the first step.
 
         `violation` shows by its NaN which entries are compared; `scale` has, per entry of λ, the
-        change that moves the exponent of a pair's weight by one.
+        change that moves the exponent of a pair's weight by one; the loop ends with the first
+        round whose gaps are within `tolerance`.
         """
         ...
 
@@ -64,7 +65,7 @@ class PlainStep:
         if not 0.0 < self.eta < np.inf:
             raise InputError(f"eta is {self.eta!r}; give a positive number such as 1.")
 
-    def start(self, violation: Array, scale: Array) -> None:
+    def start(self, violation: Array, scale: Array, tolerance: float = 0.0) -> None:
         """Nothing to remember."""
 
     def step(
@@ -97,6 +98,9 @@ class DampedStep:
     back and the radius shortened. Where nothing moves, a few long strides along the paper's path,
     λ = -c Δ, are tried before giving up.
 
+    A wide tolerance is there to be used: gaps are brought to `inside` within it from where they
+    were, not to zero, since what is not corrected costs no utility.
+
     Parameters
     ----------
     slope : float
@@ -108,24 +112,28 @@ class DampedStep:
         Bracket or radius below which nothing more is to be found.
     patience : int
         Rounds in a row without progress (2 % of the largest gap) after which to give up.
+    inside : float
+        How far inside the tolerance to aim; all the way to zero where it is no wider.
     """
 
     slope: float = 0.03
     radius: float = 3.0
     narrowest: float = 1e-4
     patience: int = 8
+    inside: float = 0.02
 
     def __post_init__(self) -> None:
-        for name in ("slope", "radius", "narrowest", "patience"):
+        for name in ("slope", "radius", "narrowest", "patience", "inside"):
             if not 0.0 < getattr(self, name) < np.inf:
                 raise InputError(f"{name} is {getattr(self, name)!r}; give a positive number.")
 
-    def start(self, violation: Array, scale: Array) -> _Search:
+    def start(self, violation: Array, scale: Array, tolerance: float = 0.0) -> _Search:
         """A search that has seen nothing yet."""
         contrasts = Contrasts.of(violation)
         units = np.where(np.ravel(scale) > 0, np.ravel(scale), 1.0)
         prior = self.slope * contrasts.matrix()
-        return _Search(contrasts, units, prior, prior, self.radius)
+        aim = max(0.0, tolerance - self.inside)
+        return _Search(contrasts, units, prior, prior, self.radius, aim)
 
     def step(
         self,
@@ -138,7 +146,9 @@ class DampedStep:
         gaps = state.contrasts.gaps(violation)
         if state.best is None:
             state = replace(state, path=-np.nan_to_num(np.ravel(violation)) / state.units)
-        state = state.learn(np.ravel(lambda_) / state.units, gaps, foresee)
+            if len(gaps) == 1:
+                state = replace(state, aim=0.0, centre=np.clip(gaps, -state.aim, state.aim))
+        state = state.learn(np.ravel(lambda_) / state.units, gaps - state.centre, foresee)
         following, state = state.next_point(self.narrowest, self.patience)
         if following is None:
             return None, state
@@ -152,7 +162,8 @@ class _Search:
     `best` and `gaps` are the best exponents so far and theirs; `told` is what the ranker foresees
     from there, and `jacobian` what has to be added to that: all of the response where the ranker
     tells nothing, `prior` before anything is known. `path` is the direction of the
-    paper's update, and `strides` how far along it is still to be looked. With a single gap,
+    paper's update, and `strides` how far along it is still to be looked. Gaps of up to `aim` count
+    as none. With a single gap, it is `centre` that is aimed at and all gaps are taken from there;
     `below` and `above` are the ends of a bracket, and `streak` counts how often the same end has
     moved.
     """
@@ -162,6 +173,8 @@ class _Search:
     prior: Array
     jacobian: Array
     radius: float
+    aim: float = 0.0
+    centre: Array = field(default_factory=lambda: np.zeros(1))
     told: Foresight | None = None
     best: Array | None = None
     gaps: Array = field(default_factory=lambda: np.empty(0))
@@ -178,18 +191,18 @@ class _Search:
         new = self._with_end(at, float(gaps[0])) if len(gaps) == 1 else self
         ask = None if new.bracketed else foresee
         if self.best is None:
-            return replace(new, at_first=_largest(gaps))._moved(at, gaps, self.jacobian, ask)
+            return replace(new, at_first=self._largest(gaps))._moved(at, gaps, self.jacobian, ask)
         move = at - self.best
         size = float(np.abs(move).max())
         foreseen = self.foreseen(at)
         learnt = self.jacobian + np.outer(gaps - foreseen, move) / float(move @ move)  # Broyden
-        before, after = _largest(self.gaps), _largest(gaps)
+        before, after = self._largest(self.gaps), self._largest(gaps)
         new = replace(new, stalled=0 if after < 0.98 * before else self.stalled + 1)
         if after > before:
             if len(gaps) == 1 and self.told is not None:
                 learnt = self.jacobian  # what was told of a single slope holds nearby
             return replace(new, jacobian=learnt, radius=min(self.radius, size) / 3.0)
-        good = before - after > 0.5 * (before - _largest(foreseen)) or after == before
+        good = before - after > 0.5 * (before - self._largest(foreseen)) or after == before
         new = replace(new, radius=(3.0 if len(gaps) == 1 else 2.0) * size if good else size)
         return new._moved(at, gaps, learnt, ask)
 
@@ -221,7 +234,7 @@ class _Search:
         if self.below is not None and self.above is not None:
             return self._between(self.below, self.above, narrowest), self
         target = None if self.stalled >= patience else self._trusted(narrowest)
-        weak = _largest(self.gaps) > 0.8 * self.at_first
+        weak = self._largest(self.gaps) > 0.8 * self.at_first
         if weak and self.strides and (target is None or self.stalled >= patience // 2):
             stride = np.clip(self.strides[0] * self.path, -FARTHEST, FARTHEST)
             rest = replace(self, strides=self.strides[1:])
@@ -271,7 +284,7 @@ class _Search:
             target = self._lowest(self.radius)
             if self.told is not None and not self._enough(self.foreseen(target)):
                 found = (target, self._lowest(0.3 * self.radius))
-                target = min(found, key=lambda at: _largest(self.foreseen(at)))
+                target = min(found, key=lambda at: self._largest(self.foreseen(at)))
             move = target - self.best
         if self.jacobian is self.prior and move.any():  # a guess is no reason to creep
             move *= max(1.0, min(0.5, self.radius) / np.abs(move).max())
@@ -301,25 +314,28 @@ class _Search:
         second = (np.inf, at)  # the least among what is not foreseen to be lower
         for _ in range(1 if self.told is None else _LOOKS):
             slopes = self._slopes(at, width)
+            beyond = self._beyond(gaps)
             there = [
                 np.clip(at + share * step, low, high)
-                for step in (_downhill(gaps, slopes, width, power) for power in _POWERS)
+                for step in (_downhill(beyond, slopes, width, power) for power in _POWERS)
                 for share in (1.0, 0.6, 0.35, 0.2, 0.1)
             ]
             seen = [self.foreseen(point) for point in there]
-            least = int(np.argmin([_largest(each) for each in seen]))
-            if _largest(seen[least]) < _largest(gaps):
+            least = int(np.argmin([self._largest(each) for each in seen]))
+            if self._largest(seen[least]) < self._largest(gaps):
                 at, gaps = there[least], seen[least]
                 if self._enough(gaps):
                     break
             else:
-                second = min(second, (_largest(seen[least]), there[least]), key=lambda one: one[0])
+                second = min(
+                    second, (self._largest(seen[least]), there[least]), key=lambda one: one[0]
+                )
                 width *= 0.5
         return second[1] if at is self.best else at
 
     def _enough(self, foreseen: Array) -> bool:
         """Whether the gaps are foreseen so low that retraining tells more than looking on."""
-        return _largest(foreseen) < 0.05 * _largest(self.gaps)
+        return self._largest(foreseen) < 0.05 * self._largest(self.gaps)
 
     def _slopes(self, at: Array, width: float) -> Array:
         """The foreseen gaps' central differences by exponent."""
@@ -331,6 +347,13 @@ class _Search:
             slopes[:, entry] = change / (2.0 * width)
         return slopes
 
+    def _beyond(self, gaps: Array) -> Array:
+        """By how much the gaps are larger than what is aimed at."""
+        return np.asarray(gaps - np.clip(gaps, -self.aim, self.aim))
+
+    def _largest(self, gaps: Array) -> float:
+        return float(np.abs(self._beyond(gaps)).max())
+
 
 _LOOKS = 8  # steps per search of the foreseen gaps
 _POWERS = (4.0, 16.0)  # how much more large gaps count: moderately, and almost alone
@@ -338,7 +361,7 @@ _POWERS = (4.0, 16.0)  # how much more large gaps count: moderately, and almost 
 
 def _downhill(gaps: Array, slopes: Array, width: float, power: float) -> Array:
     """The damped Newton step within `width`; the higher the power, the more large gaps count."""
-    weight = np.sqrt((np.abs(gaps) / _largest(gaps)) ** power + 0.01)
+    weight = np.sqrt((np.abs(gaps) / np.abs(gaps).max()) ** power + 0.01)
     left, sizes, right = np.linalg.svd(weight[:, None] * slopes, full_matrices=False)
     if sizes[0] == 0.0:
         return np.zeros(slopes.shape[1])
@@ -349,10 +372,6 @@ def _downhill(gaps: Array, slopes: Array, width: float, power: float) -> Array:
         if np.abs(step).max() <= width:
             return np.asarray(step)
         damping *= 2.0
-
-
-def _largest(gaps: Array) -> float:
-    return float(np.abs(gaps).max())
 
 
 SOLVERS: dict[str, type] = {"damped": DampedStep, "plain": PlainStep}
