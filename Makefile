@@ -20,7 +20,7 @@ $(VENV)/.dev: pyproject.toml
 	@touch $@ $(VENV)/.base
 
 demo: $(VENV)/.base  ## train the plain and the fair ranker on built-in data and compare them
-	$(BIN)/python -m pairity.demo
+	$(BIN)/pairity demo
 
 test: check  ## lint, types, and all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)

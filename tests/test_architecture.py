@@ -46,9 +46,10 @@ LAYERS = [
     {"paper.claims", "paper.drawing"},
     {"paper.checks"},
     {"paper", "paper.reproduction"},
-    {"tables", "trec", "cli.reproducing"},
-    {"cli.inputs"},
-    {"cli.auditing", "cli.training", "cli.predicting", "cli.weighing"},
+    {"tables", "trec", "datasets.catalogue"},
+    {"contenders", "cli.inputs", "cli.engines", "cli.printing"},
+    {"cli.auditing", "cli.training", "cli.predicting", "cli.weighing", "cli.sweeping"}
+    | {"cli.listing", "cli.demonstrating", "cli.reproducing"},
     {"cli"},
     {"cli.__main__"},
 ]

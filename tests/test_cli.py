@@ -148,12 +148,12 @@ def test_auditing(jobs, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--query", "search"], "--label is missing: which column is the label?"),
-        (["--label", "hired"], "--query is missing"),
-        (["--label", "hired", "--query", "search"], "Did you mean --group gender?"),
+        (["--query", "search"], r"--label \(.*\), --group .*, --score .* are missing"),
+        (["--label", "hired"], r"pairity audit \S+ --label hired --query search --group gender "),
+        ([*ROLES], r"--score \(.*\) is missing.*The columns of .*: search, name, x0"),
+        ([*ROLES], r"a column's name for each COLUMN \(score\):\n  pairity audit .*--score COLUMN"),
         (["--label", "hird", "--query", "search"], "no column 'hird'.*Did you mean hired?"),
         ([*ROLES, "--score", "name"], "scores"),
-        ([*ROLES], "--score is missing"),
     ],
 )
 def test_roles_are_asked_for(jobs, capsys, arguments, message):

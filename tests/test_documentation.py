@@ -76,9 +76,10 @@ def test_the_commands_run(tmp_path, monkeypatch, capsys):
 
 def test_the_demo_runs():
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "pairity.demo"],
+        [sys.executable, "-W", "error", "-m", "pairity.cli", "demo"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     for words in ("plain", "reweighted", "preferred \\ other", "AUC on the unbiased labels"):
         assert words in done.stdout
     assert done.stderr == ""
+    assert "pairity demo" in (ROOT / "Makefile").read_text()

@@ -136,8 +136,8 @@ def read_lines(path: Name) -> list[str]:
 def require_place(file: Path) -> None:
     """Refuse the path of a folder, and one in a folder that is not there."""
     if file.is_dir() or not file.parent.is_dir():
-        wrong = f"{str(file)!r} is a folder" if file.is_dir() else f"{str(file.parent)!r} is none"
-        raise InputError(f"{wrong}. Give the path of a file, in a folder that is there.")
+        wrong = f"{str(file)!r} is a" if file.is_dir() else f"{str(file.parent)!r} is no"
+        raise InputError(f"{wrong} folder. Give the path of a file, in a folder that is there.")
 
 
 @contextmanager

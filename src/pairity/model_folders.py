@@ -45,8 +45,7 @@ def write_model(
     content : mapping, what the manifest says
     files : mapping from file name to content
     """
-    folder = Path(path).resolve()  # through a link, to what it leads to
-    _require_place(folder)
+    folder = require_place(path)
     listed = {name: {"size": len(data), "sha256": _sha256(data)} for name, data in files.items()}
     manifest = {"format": FORMAT, "format_version": VERSION, "files": listed, **content}
     text = _pretty({"digest": _digest(manifest), **manifest}) + "\n"
@@ -110,21 +109,22 @@ def _exchange(one: Path, two: Path) -> bool:
     return bool(renameat2(here, os.fsencode(one), here, os.fsencode(two), both) == 0)
 
 
-def _require_place(folder: Path) -> None:
-    """Refuse to write where something else is that the caller may want to keep."""
+def require_place(path: str | os.PathLike[str]) -> Path:
+    """The folder to write to; one that holds something else, to be kept perhaps, is refused."""
+    folder = Path(path).resolve()  # through a link, to what it leads to
     if not folder.parent.is_dir():
         raise ModelFileError(
             f"{str(folder.parent)!r} is no folder. Save into a folder that is there."
         )
     if not folder.exists():
-        return
+        return folder
     if not folder.is_dir():
         raise ModelFileError(
             f"{str(folder)!r} is a file, and a model is saved as a folder. Give another name."
         )
     present = set(os.listdir(folder))
     if not present:
-        return
+        return folder
     try:
         own = {MANIFEST, *_read_manifest(folder).entry("files").values}
     except ModelFileError as error:
@@ -137,6 +137,7 @@ def _require_place(folder: Path) -> None:
             f"{str(folder)!r} is a saved model, but {sorted(present - own)[0]!r} in it is not the "
             "model's and would be lost. Move it elsewhere, or save to another folder."
         )
+    return folder
 
 
 # --- reading -------------------------------------------------------------------------------------

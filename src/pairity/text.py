@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from pairity.exceptions import InputError, MissingExtraError
 
 NAME_WIDTH = 20
 _BACKENDS = ("pandas", "polars", "pyarrow")
+_TERMINAL: ContextVar[Any] = ContextVar("_TERMINAL", default=None)
+
+
+@contextmanager
+def on_terminal(console: Any) -> Iterator[None]:
+    """Within the block, tables are drawn for a Rich console instead of as plain text."""
+    before = _TERMINAL.set(console)
+    try:
+        yield
+    finally:
+        _TERMINAL.reset(before)
 
 
 def render_table(
@@ -18,6 +31,8 @@ def render_table(
     left: Collection[int] = (0,),
 ) -> str:
     """A table as plain text; columns not in `left` are aligned to the right."""
+    if _TERMINAL.get() is not None:
+        return _draw_table(_TERMINAL.get(), header, rows, left)
     from rich.cells import cell_len
 
     def pad(cell: str, at: int) -> str:
@@ -29,6 +44,24 @@ def render_table(
     lines = ["  ".join(pad(cell, at) for at, cell in enumerate(row)).rstrip() for row in table]
     lines.insert(1, "-" * (sum(widths) + 2 * (len(widths) - 1)))
     return "\n".join(lines)
+
+
+def _draw_table(
+    console: Any, header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[int]
+) -> str:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for at, name in enumerate(header):
+        side: Any = "left" if at in left else "right"
+        table.add_column(Text(name), justify=side, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    with console.capture() as drawn:
+        console.print(table)
+    return str(drawn.get()).strip("\n")
 
 
 def shorten(text: str, width: int = NAME_WIDTH) -> str:

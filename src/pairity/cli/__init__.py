@@ -2,41 +2,103 @@
 
 Each subcommand is a module here with `add_to`, which says its arguments, and `run`, which does it
 and returns the exit status: 0 done, 1 target not reached where one was asked for, 2 bad usage or
-input.
+input; 130 where it was interrupted, 141 where whoever read its output went away.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
 
 import pairity
-from pairity.cli import auditing, predicting, reproducing, training, weighing
-from pairity.exceptions import PairityError
+from pairity.cli import (
+    auditing,
+    demonstrating,
+    listing,
+    predicting,
+    reproducing,
+    sweeping,
+    training,
+    weighing,
+)
+from pairity.cli.printing import note
+from pairity.exceptions import PairityError, PairityWarning
 
-_COMMANDS = (auditing, training, predicting, weighing, reproducing)
+_COMMANDS = (
+    demonstrating, auditing, training, predicting, sweeping, weighing, listing, reproducing,
+)  # fmt: skip
+_EXAMPLES = """\
+start here:
+  pairity demo                                   the main job on built-in data
+  pairity audit ranked.csv                       asks for what it needs to know
+  pairity COMMAND --help                         has examples
+
+Exit status: 0 done, 1 a target that was asked for was not reached, 2 bad usage or input.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default those of the process."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, ValueError):  # a name that the terminal cannot show
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        status = _run(words)
+        sys.stdout.flush()
+    except PairityError as error:
+        note(str(error))
+        return 2
+    except KeyboardInterrupt as interruption:
+        for said in ("Interrupted.", *getattr(interruption, "__notes__", ())):
+            note(said)
+        return 130
+    except BrokenPipeError:  # such as by `| head`
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except MemoryError:
+        note("There is not enough memory for this. Give fewer rows or columns.")
+        return 2
+    except OSError as error:
+        note(f"{error.filename or 'A file'}: {error.strerror or error}.")
+        return 2
+    return status
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="pairity",
         description="Rankers that treat groups even-handedly: measure, reweight, trade off.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"pairity {pairity.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in _COMMANDS:
         command.add_to(commands)
-    words = sys.argv[1:] if arguments is None else list(arguments)
-    given = parser.parse_args(words, argparse.Namespace(command=shlex.join(["pairity", *words])))
-    try:
+    return parser
+
+
+def _run(words: list[str]) -> int:
+    given = make_parser().parse_args(
+        words, argparse.Namespace(command=shlex.join(["pairity", *words]), quiet=False)
+    )
+    with warnings.catch_warnings():
+        shown = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *rest: Any) -> None:
+            if not issubclass(category, PairityWarning):
+                shown(message, category, *rest)
+            elif not given.quiet:
+                note(f"warning: {message}")
+
+        warnings.showwarning = show  # type: ignore[assignment]
         return int(given.run(given))
-    except PairityError as error:
-        print(f"pairity: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt as interruption:
-        for note in ("Interrupted.", *getattr(interruption, "__notes__", ())):
-            print(f"pairity: {note}", file=sys.stderr)
-        return 130

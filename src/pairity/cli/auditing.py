@@ -3,33 +3,63 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Any
 
-from pairity.cli.inputs import add_output, add_table, print_json, queries_of, read_given
+from pairity.cli.inputs import (
+    add_command,
+    add_file,
+    add_output,
+    add_roles,
+    add_seed,
+    queries_of,
+    read_given,
+    require_roles,
+)
+from pairity.cli.printing import note, print_json, say
+from pairity.exceptions import InputError
 
 _EXAMPLES = """\
 examples:
-  pairity audit ranked.csv --label clicked --query search_id --group gender --score model_score
-  pairity audit ranked.parquet --label y --query q --group gender --group age --score s \\
-      --format json
-  pairity audit ranked.csv --label y --query q --group sex --score s \\
-      --constraint inter --fail-above 0.05
+  pairity audit ranked.csv --label hired --query search_id --group gender --score score
+  pairity audit ranked.parquet --label hired --query search_id --group gender --group age \\
+      --quantile-groups age=3 --score score --format json
+  pairity audit ranked.csv --label hired --query search_id --group gender --score hired
+  pairity audit web.svm --group 3 --quantile-groups 0.4 --score 1
+  pairity audit --run run.txt --qrels qrels.txt --group-file groups.txt
+  pairity audit ranked.csv --label hired --query search_id --group gender --score score \\
+      --constraint inter --fail-above 0.05 --quiet
 
-The last ends with status 1 where the violation is above 0.05, for pipelines.
+The third asks how the label itself treats the groups. The last ends with status 1 where the
+violation is above 0.05, for pipelines.
+
+A TREC run has lines of `topic Q0 document rank score tag`, qrels `topic iteration document
+judgement`, a group file `document group`. Documents that nobody judged count as irrelevant, as
+trec_eval has it; judged ones that the run has not count as ranked behind all others. --unjudged and
+--not-retrieved can leave them out instead. Topics that only one of the files has are left out.
 """
 
 
 def add_to(commands: Any) -> None:
     """Say the arguments."""
-    parser = commands.add_parser(
-        "audit",
-        help="how do these scores treat the groups?",
-        description="Utility and disparity of given scores, with intervals over queries.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_table(parser, score=True)
+    parser = add_command(
+        commands, "audit",
+        about="how do these scores treat the groups?",
+        says="Utility and disparity of given scores, with intervals over queries.",
+        examples=_EXAMPLES,
+    )  # fmt: skip
+    add_file(parser, nargs="?")
+    add_roles(parser, score=True)
+    trec = parser.add_argument_group("a TREC run instead of a table")
+    trec.add_argument("--run", metavar="FILE", dest="trec_run")
+    trec.add_argument("--qrels", metavar="FILE", help="its judgements")
+    trec.add_argument(
+        "--unjudged", choices=("irrelevant", "leave-out"), default="irrelevant",
+        help="documents of the run without a judgement (default: irrelevant)",
+    )  # fmt: skip
+    trec.add_argument(
+        "--not-retrieved", choices=("last", "leave-out"), default="last",
+        help="judged documents that the run has not (default: last)",
+    )  # fmt: skip
     parser.add_argument(
         "--constraint", action="append", metavar="NAME",
         help="statistical, inter, intra or marginal; may be repeated (default: all)",
@@ -37,39 +67,72 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--fail-above", type=float, metavar="X", help="status 1 where a violation is above X"
     )
-    parser.add_argument("--resamples", type=int, default=1000, metavar="N", help="for intervals")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--resamples", type=int, default=1000, metavar="N",
+        help="of queries, for intervals; 0 for none (default: 1000)",
+    )  # fmt: skip
+    add_seed(parser, "of the resamples")
     add_output(parser)
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """Audit, print, and compare with the limit."""
-    from pairity.audits import audit
+    from pairity.audits import audit, name_constraints
     from pairity.constraints import CATALOGUE
 
-    table = read_given(given)
-    queries = queries_of(table, given)
-    score = table.column_for("score", given.score)
+    constraints = given.constraint or tuple(CATALOGUE)
+    name_constraints(constraints)  # a misspelt one is said before a long file is read
+    queries, scores, name = _read_run(given) if given.trec_run else _read_table(given)
     result = audit(
         queries,
-        table[score],
-        constraints=given.constraint or tuple(CATALOGUE),
+        scores,
+        constraints=constraints,
         n_resamples=given.resamples,
         random_state=given.seed,
-        name=score,
+        name=name,
     )
     if given.format == "json":
         print_json(result.to_dict())
     elif not given.quiet:
-        print(result)
+        say(result)
     above = {
         name: value
         for name, value in result.violation.items()
-        if given.fail_above is not None and value > given.fail_above
+        if given.fail_above is not None and not value <= given.fail_above
     }
     for name, value in above.items():
-        print(
-            f"pairity: {name} violation {value:.4f} is above {given.fail_above:g}", file=sys.stderr
-        )
+        note(f"the {name} violation, {value:.4f}, is above {given.fail_above:g}.")
     return 1 if above else 0
+
+
+def _read_table(given: argparse.Namespace) -> tuple[Any, Any, str]:
+    if given.file is None:
+        raise InputError("There is nothing to audit: give a FILE, or --run, --qrels, --group-file.")
+    if given.qrels:
+        raise InputError("--qrels goes with --run. Give both, or a FILE.")
+    table = read_given(given)
+    require_roles(table, given, ("label", "query", "group", "score"))
+    return queries_of(table, given), table[given.score], given.score
+
+
+def _read_run(given: argparse.Namespace) -> tuple[Any, Any, str]:
+    from pairity.trec import read_trec
+
+    columns = [given.file, given.label, given.query, given.score, given.quantile_groups]
+    if any(each is not None for each in (*columns, *given.group)):
+        raise InputError("With --run there is no FILE and there are no columns to name.")
+    if not given.qrels or not given.group_file:
+        raise InputError("--run needs --qrels (the judgements) and --group-file (document group).")
+    judged = read_trec(
+        given.trec_run, given.qrels, given.group_file,
+        unjudged=given.unjudged, not_retrieved=given.not_retrieved,
+    )  # fmt: skip
+    if not given.quiet:
+        note(
+            f"{judged.n_unjudged:,} documents were not judged ({given.unjudged}), "
+            f"{judged.n_not_retrieved:,} judged ones not retrieved ({given.not_retrieved}); "
+            f"{judged.n_only_run:,} topics of the run and {judged.n_only_qrels:,} of the qrels "
+            "are left out, being in one of them only."
+        )
+    return judged.queries, judged.scores, given.trec_run

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import argparse
 import csv
-import os
+import io
+import json
 import sys
 import warnings
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from pairity.cli.inputs import print_json
+from pairity.cli.inputs import add_command, add_file, add_output, read_given
+from pairity.cli.printing import note, print_json
 from pairity.exceptions import InputError
-from pairity.tables import read_table
 
 _EXAMPLES = """\
 examples:
   pairity predict model new.csv > scores.csv
   pairity predict model new.parquet --output scores.csv
+  pairity predict model new.csv --format json
 
 One score a row, in the order of the rows. Groups are not needed. Columns are found by the names
 that the model was trained on; others are left alone.
@@ -29,56 +27,72 @@ that the model was trained on; others are left alone.
 
 def add_to(commands: Any) -> None:
     """Say the arguments."""
-    parser = commands.add_parser(
-        "predict",
-        help="score rows by a saved model",
-        description="Scores by a saved model, in the order of the rows.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(
+        commands, "predict",
+        about="score rows by a saved model",
+        says="Scores by a saved model, in the order of the rows.",
+        examples=_EXAMPLES,
+    )  # fmt: skip
     parser.add_argument("model", metavar="DIR", help="what `pairity train` saved")
-    parser.add_argument("file", metavar="FILE", help="CSV, TSV, Parquet, Arrow or Feather; or .gz")
-    parser.add_argument("--input-format", metavar="KIND", help="csv, tsv, parquet or arrow")
-    parser.add_argument("--output", metavar="FILE", help="a CSV to write (default: print it)")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    add_file(parser)
+    parser.add_argument(
+        "--output", metavar="FILE", help="what to write to, replacing it (default: print)"
+    )
+    add_output(parser)
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """Score, and write."""
+    import numpy as np
+
     from pairity.model_files import load
 
     model = load(given.model)
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
+    found = getattr(model, "feature_names_in_", None)
+    if found is None:
         raise InputError(
             f"The model in {given.model} was trained on a matrix without names, so that columns "
             "cannot be found. Train it with `pairity train`, or on a data frame."
         )
-    table = read_table(given.file, given.input_format)
-    lacking = [str(name) for name in names if name not in table.columns]
-    if lacking:
+    names = [str(name) for name in found]
+    table = read_given(given)
+    lacking = [name for name in names if name not in table.columns]
+    if lacking and not table.zeros:
         raise InputError(
             f"{given.file} lacks {len(lacking)} of the {len(names)} columns that the model was "
             f"trained on, the first being {lacking[0]!r}. Add them."
         )
-    X, _ = table.features([str(name) for name in names], (), ())
+    X, _ = table.features(names, (), ())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         scores = np.asarray(model.predict(X), dtype=np.float64)
-    if given.format == "json":
-        print_json(scores.tolist())
-    elif given.output is None:
-        _write(sys.stdout, scores.tolist())
-    else:
-        beside = Path(f"{given.output}.part")
-        with beside.open("w", newline="", encoding="utf-8") as file:
-            _write(file, scores.tolist())
-        os.replace(beside, given.output)
+    _write(scores.tolist(), given)
     return 0
 
 
-def _write(file: Any, scores: Sequence[float]) -> None:
+def _write(scores: list[float], given: argparse.Namespace) -> None:
+    if given.output is None:
+        if given.format == "json":
+            print_json(scores)
+        else:
+            _as_csv(scores, sys.stdout)
+        return
+    from pairity.files import whole
+
+    with whole(given.output) as file:
+        if given.format == "json":
+            file.write(json.dumps(scores).encode())
+        else:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            _as_csv(scores, text)
+            text.flush()
+            text.detach()
+    if not given.quiet:
+        note(f"{len(scores):,} scores written to {given.output}.")
+
+
+def _as_csv(scores: list[float], file: Any) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["score"])
     writer.writerows([repr(score)] for score in scores)

@@ -6,6 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pairity.cli.inputs import add_command, add_output, shows_progress
+from pairity.cli.printing import print_json, say
+
 _EXAMPLES = """\
 examples:
   pairity reproduce --quick                      a trial in a few minutes
@@ -20,13 +23,12 @@ stopped when it is started again.
 
 def add_to(commands: Any) -> None:
     """Say the arguments."""
-    parser = commands.add_parser(
-        "reproduce",
-        help="run the paper's experiments: tables, figures, verdicts",
-        description="Run the paper's experiments; write tables, figures and verdicts.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = add_command(
+        commands, "reproduce",
+        about="run the paper's experiments: tables, figures, verdicts",
+        says="Run the paper's experiments; write tables, figures and verdicts.",
+        examples=_EXAMPLES,
+    )  # fmt: skip
     parser.add_argument("--data", metavar="DIR", help="where the data sets lie")
     parser.add_argument(
         "--output", metavar="DIR", default="paper", help="what to write to (default: paper)"
@@ -42,7 +44,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--jobs", type=int, default=-1, metavar="N", help="processes (default: all)"
     )
-    parser.add_argument("--quiet", action="store_true", help="no progress bars")
+    add_output(parser)
     parser.set_defaults(run=run)
 
 
@@ -59,13 +61,26 @@ def run(given: argparse.Namespace) -> int:
         n_seeds=given.seeds,
         quick=given.quick,
         n_jobs=given.jobs,
-        progress=False if given.quiet else "auto",
+        progress=shows_progress(given),
         command=given.command,
     )
     counts = count_verdicts(result.claims)
     header = ["claim", *map(str, Verdict)]
     rows = [[text, *map(str, held.values())] for text, held in counts.items()]
-    print(render_table(header, rows, left=(0,)))
     written = sorted(path.name for path in Path(given.output).iterdir() if path.is_file())
-    print(f"\nIn {given.output}: {', '.join(written)}.")
+    if given.format == "json":
+        print_json(
+            {
+                "output": given.output,
+                "files": written,
+                "claims": {
+                    text: {str(v): n for v, n in held.items()} for text, held in counts.items()
+                },
+            }
+        )
+    elif not given.quiet:
+        say(
+            lambda: render_table(header, rows, left=(0,)),
+            f"\nIn {given.output}: {', '.join(written)}.",
+        )
     return 0

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import warnings
 from typing import Any
 
-import numpy as np
+from pairity.cli.engines import add_ranker, make_ranker
+from pairity.cli.inputs import (
+    add_command,
+    add_file,
+    add_output,
+    add_roles,
+    add_seed,
+    features_of,
+    queries_of,
+    read_given,
+    shows_progress,
+)
+from pairity.cli.printing import print_json, say
+from pairity.exceptions import TargetNotReachedWarning
 
-from pairity.cli.inputs import add_output, add_table, print_json, queries_of, read_given
-from pairity.exceptions import InputError, MissingExtraError, TargetNotReachedWarning
-
-_ENGINES = {
-    "linear": ("pairity", "LinearRanker"),
-    "lightgbm": ("lightgbm", "LGBMRanker"),
-    "xgboost": ("xgboost", "XGBRanker"),
-    "catboost": ("catboost", "CatBoostRanker"),
-}
-_SEEDED = {"lightgbm": "random_state", "xgboost": "random_state", "catboost": "random_seed"}
 _EXAMPLES = """\
 examples:
   pairity train jobs.csv --label hired --query search_id --group gender --output model
@@ -34,22 +36,25 @@ the folder, which `pairity predict` reads. Status 1: the tolerance was not reach
 
 def add_to(commands: Any) -> None:
     """Say the arguments."""
-    parser = commands.add_parser(
-        "train",
-        help="train a ranker with a lower violation, and compare it with the plain one",
-        description="Train the plain and the reweighted ranker; audit both on held-out queries.",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_table(parser, features=True)
-    parser.add_argument("--output", metavar="DIR", required=True, help="where the model goes")
-    parser.add_argument("--ranker", choices=tuple(_ENGINES), default="linear")
+    parser = add_command(
+        commands, "train",
+        about="train a ranker with a lower violation, and compare it with the plain one",
+        says="Train the plain and the reweighted ranker; audit both on held-out queries.",
+        examples=_EXAMPLES,
+    )  # fmt: skip
+    add_file(parser)
+    add_roles(parser, features=True)
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the engine"
-    )
+        "--output", metavar="DIR", required=True,
+        help="where the model goes; a model that is there is replaced",
+    )  # fmt: skip
+    add_ranker(parser)
     parser.add_argument("--constraint", default="inter", metavar="NAME",
                         help="statistical, inter, intra or marginal (default: inter)")  # fmt: skip
-    parser.add_argument("--tolerance", type=float, default=0.01, metavar="X")
+    parser.add_argument(
+        "--tolerance", type=float, default=0.01, metavar="X",
+        help="the violation to come within, on training queries (default: 0.01)",
+    )  # fmt: skip
     parser.add_argument(
         "--test",
         type=float,
@@ -57,34 +62,44 @@ def add_to(commands: Any) -> None:
         metavar="SHARE",
         help="of queries held out (default: 0.2)",
     )
-    parser.add_argument("--seed", type=int, default=0)
+    add_seed(parser, "of the split and of the ranker")
     add_output(parser)
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """Train, audit, save, and say what came of it."""
+    import numpy as np
+
+    from pairity.algorithm import Outcome
     from pairity.audits import audit
     from pairity.comparisons import compare
+    from pairity.constraints import as_constraint
     from pairity.fair_ranker import FairRanker
+    from pairity.model_folders import require_place
 
+    as_constraint(given.constraint)  # what is wrong is said before a long file is read
+    require_place(given.output)
+    plain, ranker = (make_ranker(given.ranker, given.set, given.seed) for _ in range(2))
     table = read_given(given)
-    taken = [given.label, given.query, *(given.group or [])]
     queries_of(table, given)  # roles are wrong more often than features: their errors come first
-    X, names = table.features(given.features, given.exclude, taken)
+    X, names = features_of(table, given)
     queries = queries_of(table, given, X)
     train, test = queries.split(given.test, given.seed)
-    settings = _settings(given.set)
     fair = FairRanker(
-        _engine(given.ranker, settings, given.seed), given.constraint, tolerance=given.tolerance,
-        random_state=given.seed, progress=False if given.quiet else "auto",
+        ranker, given.constraint, tolerance=given.tolerance,
+        random_state=given.seed, progress=shows_progress(given),
     )  # fmt: skip
-    plain = _engine(given.ranker, settings, given.seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TargetNotReachedWarning)
         before = FairRanker(plain, given.constraint, max_rounds=0, schedule="retrain",
                             random_state=given.seed, progress=False).fit(**train)  # fmt: skip
         fair.fit(**train)
+    if fair.outcome_ is Outcome.INTERRUPTED:
+        raise KeyboardInterrupt  # nothing is saved that was not asked for
+    for each in caught:
+        if not issubclass(each.category, TargetNotReachedWarning):
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     audits = {
         name: audit(test, np.asarray(model.predict(test.X)), name=name, random_state=given.seed)
         for name, model in (("plain", before), ("reweighted", fair))
@@ -104,39 +119,9 @@ def run(given: argparse.Namespace) -> int:
             }
         )
     elif not given.quiet:
-        print(f"{compare(audits)}\n")
-        print(f"Pair weights\n{fair.pair_weights_}\n")
-        print(f"{fair.outcome_}\nSaved in {given.output}.")
+        say(
+            lambda: f"{compare(audits)}\n",
+            lambda: f"Pair weights\n{fair.pair_weights_}\n",
+            f"{fair.outcome_}\nSaved in {given.output}.",
+        )
     return 0 if reached else 1
-
-
-def _settings(given: list[str]) -> dict[str, Any]:
-    """Settings of the engine, from NAME=VALUE; a value that is no literal is text."""
-    found: dict[str, Any] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name.isidentifier():
-            raise InputError(f"--set {text!r} is not NAME=VALUE, such as --set num_leaves=63.")
-        try:
-            found[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):
-            found[name] = value
-    return found
-
-
-def _engine(name: str, settings: dict[str, Any], seed: int) -> Any:
-    from importlib import import_module
-
-    module, kind = _ENGINES[name]
-    try:
-        make = getattr(import_module(module), kind)
-    except ImportError as error:
-        raise MissingExtraError(
-            f'--ranker {name} needs {module}. Install it with: pip install "pairity[{name}]"'
-        ) from error
-    if name in _SEEDED:
-        settings = {_SEEDED[name]: seed, **settings}
-    try:
-        return make(**settings)
-    except TypeError as error:
-        raise InputError(f"{kind} does not take these settings: {error}.") from error

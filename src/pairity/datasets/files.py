@@ -99,8 +99,22 @@ def places(data_home: Home) -> list[Path]:
     return [folder, cache]
 
 
+def present(file: DataFile, data_home: Home = None) -> Path | None:
+    """Where a data file lies, plain or compressed, if it is there; its digest is not checked."""
+    for folder in places(data_home):
+        for path in (folder / file.folder / f"{file.name}.gz", folder / file.folder / file.name):
+            if path.is_file():
+                return path
+    return None
+
+
 def find_data(
-    file: DataFile, data_home: Home = None, *, download: bool = True, progress: Show = "auto"
+    file: DataFile,
+    data_home: Home = None,
+    *,
+    download: bool = True,
+    target: Path | None = None,
+    progress: Show = "auto",
 ) -> Path:
     """Where a data file lies, plain or compressed, once it is there and its digest is right.
 
@@ -111,24 +125,25 @@ def find_data(
         By default the environment variable ``PAIRITY_DATA``.
     download : bool
         Whether a file that is not there may be fetched.
+    target : path, optional
+        The folder to download to; by default the user's cache.
     progress : {"auto"} or bool
     """
     folders = places(data_home)
-    for folder in folders:
-        for path in (folder / file.folder / f"{file.name}.gz", folder / file.folder / file.name):
-            if path.is_file():
-                _require_digest(path, _content(path), file)
-                return path
-    target = cache_folder() / file.folder / file.name
+    path = present(file, data_home)
+    if path is not None:
+        _require_digest(path, _content(path), file)
+        return path
+    path = (target or cache_folder()) / file.folder / file.name
     if file.url is None or not download:
         raise DownloadError(_by_hand(file, folders, "is not there"))
     try:
-        _fetch(file, target, progress)
+        _fetch(file, path, progress)
     except (OSError, http.client.HTTPException) as error:
         said = " ".join(str(error).split()) or type(error).__name__
         reason = f"could not be downloaded ({said})"
         raise DownloadError(_by_hand(file, folders, reason)) from error
-    return target
+    return path
 
 
 def read_data(

@@ -1,0 +1,200 @@
+"""``pairity sweep``: all methods on one table, and the frontier they make."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pairity.cli.engines import add_ranker, make_ranker
+from pairity.cli.inputs import (
+    add_command,
+    add_file,
+    add_output,
+    add_roles,
+    add_seed,
+    count,
+    features_of,
+    queries_of,
+    read_given,
+    shows_progress,
+)
+from pairity.cli.printing import note, print_json, say
+from pairity.exceptions import InputError
+
+if TYPE_CHECKING:
+    from pairity.frontiers import Choice, Frontier
+
+_PLOTS = (".png", ".svg", ".pdf")
+_EPSILON = 0.05
+_EXAMPLES = """\
+examples:
+  pairity sweep jobs.csv --label hired --query search_id --group gender --output runs
+  pairity sweep jobs.csv --label hired --query search_id --group gender --output runs \\
+      --constraint statistical --epsilon 0.1 --seeds 3 --plot frontier.png
+  pairity sweep jobs.csv --label hired --query search_id --group gender \\
+      --methods unconstrained reweighted Lagrangian --budget 2 --format csv > frontier.csv
+
+Queries are split into training, validation and test queries, anew for each seed. The table shows
+the test queries; * marks the Pareto front. The point is picked on the validation queries: the
+most accurate whose violation is at most EPSILON at 95 % confidence. Where --epsilon is given and no
+point is, the status is 1. With --output, finished runs are kept: started again, the same command
+goes on where it stopped.
+"""
+
+
+def add_to(commands: Any) -> None:
+    """Say the arguments."""
+    parser = add_command(
+        commands, "sweep",
+        about="all methods on one table: what does evenness cost?",
+        says="Run our method and its rivals with several settings; print the frontier.",
+        examples=_EXAMPLES,
+    )  # fmt: skip
+    add_file(parser)
+    add_roles(parser, features=True)
+    parser.add_argument(
+        "--methods", nargs="+", metavar="NAME",
+        help="unconstrained, reweighted, 'item weights', 'exposure LP', Lagrangian, regularised "
+        "(default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--constraint", default="inter", metavar="NAME",
+        help="statistical, inter, intra or marginal (default: inter)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--measure", action="append", default=[], metavar="NAME",
+        help="another violation to measure; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--epsilon", type=float, metavar="X",
+        help=f"the violation that the picked point stays within (default: {_EPSILON})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--budget", type=count, default=6, metavar="N",
+        help="the most settings of a method (default: 6)",
+    )  # fmt: skip
+    add_ranker(parser)
+    parser.add_argument(
+        "--test", type=float, default=0.2, metavar="SHARE",
+        help="of queries to report on (default: 0.2)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--validation", type=float, default=0.2, metavar="SHARE",
+        help="of the others, to pick by (default: 0.2)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seeds", type=count, default=1, metavar="N", help="number of splits (default: 1)"
+    )
+    add_seed(parser, "the first of them")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N",
+        help="runs at a time; -1 for all cores (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--output", metavar="DIR", help="where runs are kept, and frontier.json is written"
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw the frontier: .png, .svg or .pdf; replaces a file"
+    )
+    add_output(parser, "csv")
+    parser.set_defaults(run=run)
+
+
+def run(given: argparse.Namespace) -> int:
+    """Sweep, print, keep, draw, pick."""
+    from pairity.audits import name_constraints
+    from pairity.contenders import contenders
+    from pairity.sweeps import sweep
+
+    measured = tuple(dict.fromkeys([given.constraint, *given.measure]))
+    name_constraints(measured)  # what is wrong is said before a long file is read
+    _require_plot(given.plot)
+    ranker = None
+    if given.ranker != "linear" or given.set:
+        ranker = make_ranker(given.ranker, given.set, given.seed)
+    methods = contenders(given.constraint, given.methods, ranker=ranker, budget=given.budget)
+    table = read_given(given)
+    queries_of(table, given)  # roles are wrong more often than features: their errors come first
+    X, _ = features_of(table, given)
+    frontier = sweep(
+        methods,
+        queries_of(table, given, X),
+        given.test,
+        validation=given.validation,
+        constraints=measured,
+        seeds=range(given.seed, given.seed + given.seeds),
+        n_jobs=None if given.jobs == 1 else given.jobs,
+        directory=None if given.output is None else Path(given.output, "runs"),
+        progress=shows_progress(given),
+    )
+    epsilon = _EPSILON if given.epsilon is None else given.epsilon
+    choice = frontier.pick(given.constraint, epsilon)
+    _write(frontier, given)
+    _print(frontier, choice, given)
+    return 1 if choice.point is None and given.epsilon is not None else 0
+
+
+def _require_plot(plot: str | None) -> None:
+    from pairity.files import require_place
+    from pairity.frontier_plots import import_matplotlib
+
+    if plot is None:
+        return
+    if Path(plot).suffix.lower() not in _PLOTS:
+        raise InputError(f"--plot {plot!r} ends in none of {', '.join(_PLOTS)}.")
+    require_place(Path(plot))
+    import_matplotlib("pyplot")
+
+
+def _write(frontier: Frontier, given: argparse.Namespace) -> None:
+    from pairity.files import whole
+
+    if given.output is not None:
+        with whole(Path(given.output, "frontier.json")) as file:
+            file.write(frontier.to_json().encode())
+    if given.plot is not None:
+        figure = frontier.plot()
+        with whole(given.plot) as file:
+            figure.savefig(file, format=Path(given.plot).suffix[1:].lower(), dpi=150)
+
+
+def _print(frontier: Frontier, choice: Choice, given: argparse.Namespace) -> None:
+    if given.format == "json":
+        print_json({"points": _plain(frontier), "choice": _told(choice)})
+    elif given.format == "csv":
+        rows = frontier.rows()
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        sys.stdout.write(text.getvalue())
+    elif not given.quiet:
+        say(frontier, f"\n{choice}")
+    if not given.quiet:
+        for path in (given.output and f"{given.output}/frontier.json", given.plot):
+            if path:
+                note(f"written: {path}")
+
+
+def _plain(frontier: Frontier) -> list[dict[str, Any]]:
+    """The rows of the table, None where a number is not defined."""
+    text = json.dumps(frontier.rows())
+    return list(json.loads(text, parse_constant=lambda _: None))
+
+
+def _told(choice: Choice) -> dict[str, Any]:
+    return {
+        "point": None if choice.point is None else choice.point.label,
+        "closest": choice.closest.label,
+        "bound": choice.bound,
+        "constraint": choice.constraint,
+        "epsilon": choice.epsilon,
+        "confidence": choice.confidence,
+        "rule": choice.rule,
+        "said": str(choice),
+    }

@@ -1,0 +1,156 @@
+"""The data sets there are: what each holds, where its files lie, and how it is loaded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pairity.datasets import engineering_students, mslr, trec_w3c
+from pairity.datasets.files import DataFile, Home, find_data, present
+from pairity.exceptions import InputError
+from pairity.progress import Show
+
+_MICROSOFT = "Microsoft's own terms, for research"
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """One entry of the catalogue.
+
+    Attributes
+    ----------
+    name : str
+    title : str
+    size : str, its queries, items and features
+    groups, labels : str
+    licence : str, of the files; not that of pairity
+    load : str, the call that loads it
+    files : tuple of DataFile
+        Empty where it is made up, or may not be handed on.
+    get : str
+        How to get it where its files cannot be fetched.
+    """
+
+    name: str
+    title: str
+    size: str
+    groups: str
+    labels: str
+    licence: str
+    load: str
+    files: tuple[DataFile, ...] = ()
+    get: str = ""
+
+    @property
+    def fetchable(self) -> bool:
+        """Whether all its files are published."""
+        return bool(self.files) and all(file.url is not None for file in self.files)
+
+    def places(self, data_home: Home = None) -> dict[str, Path | None]:
+        """Where each file lies on this machine, None where it does not."""
+        return {file.name: present(file, data_home) for file in self.files}
+
+    def fetch(self, data_home: Home = None, progress: Show = "auto") -> list[Path]:
+        """Its files, found or downloaded, every digest checked.
+
+        Parameters
+        ----------
+        data_home : path, optional
+            A folder to look in, and to download to; by default ``PAIRITY_DATA`` is looked
+            through, and the user's cache downloaded to.
+        progress : {"auto"} or bool
+        """
+        if not self.files:
+            raise InputError(f"{self.name} has no files to fetch. {self.get}")
+        target = None if data_home is None else Path(data_home).expanduser()
+        return [find_data(file, data_home, target=target, progress=progress) for file in self.files]
+
+    def to_dict(self, data_home: Home = None) -> dict[str, Any]:
+        """Everything as plain Python, with where its files lie."""
+        places = self.places(data_home)
+        return {
+            "name": self.name, "title": self.title, "size": self.size, "groups": self.groups,
+            "labels": self.labels, "licence": self.licence, "load": self.load, "get": self.get,
+            "files": [
+                {
+                    "name": file.name, "sha256": file.sha256, "url": file.url,
+                    "path": None if places[file.name] is None else str(places[file.name]),
+                }
+                for file in self.files
+            ],
+        }  # fmt: skip
+
+
+CATALOGUE = {
+    each.name: each
+    for each in (
+        DataSet(
+            name="trec_w3c",
+            title="TREC Enterprise: experts of the W3C by topic",
+            size="48 topics × 200 candidates, 5 features",
+            groups="gender",
+            labels="above_median (with a built-in bias), expert, order",
+            licence="GPL-3.0",
+            load="pairity.datasets.load_trec_w3c()",
+            files=(trec_w3c.FILE,),
+        ),
+        DataSet(
+            name="engineering_students",
+            title="First-year students of a Chilean engineering school by entrance year",
+            size="5 years × 441 to 520 students, 5 features",
+            groups="gender; type of school; both",
+            labels="above_median, score",
+            licence="GPL-3.0",
+            load="pairity.datasets.load_engineering_students()",
+            files=tuple(engineering_students.FILES.values()),
+        ),
+        DataSet(
+            name="mslr_excerpt",
+            title="Web pages by search query: about 10,000 rows of Microsoft's MSLR-WEB10K",
+            size="about 90 queries of 120 pages, 136 features",
+            groups="5 quantiles of a quality score",
+            labels="relevant, grade",
+            licence=f"MPL-2.0 as published; {_MICROSOFT}",
+            load="pairity.datasets.load_mslr('excerpt')",
+            files=tuple(mslr.EXCERPT.values()),
+        ),
+        *(
+            DataSet(
+                name=f"mslr_{version}",
+                title=f"Web pages by search query: Microsoft's MSLR-{version.upper()}",
+                size=f"{queries} queries of 120 pages, 136 features",
+                groups="5 quantiles of a quality score",
+                labels="relevant, grade",
+                licence=_MICROSOFT,
+                load=f"pairity.datasets.load_mslr('{version}', data_home=...)",
+                get="It may not be handed on: get it from Microsoft's page \"Microsoft Learning to "
+                f'Rank Datasets", and unpack it to MSLR-{version.upper()}/Fold1 and so on.',
+            )
+            for version, queries in (("web10k", "10,000"), ("web30k", "about 31,500"))
+        ),
+        DataSet(
+            name="synthetic",
+            title="Lists whose labels favour one group by a known amount",
+            size="as asked for",
+            groups="two or more",
+            labels="biased, unbiased",
+            licence="none: it is made up",
+            load="pairity.datasets.make_biased_ranking(300, 60, random_state=0)",
+            get="It is made up by the call above, and by `pairity demo`.",
+        ),
+    )
+}
+"""Every data set by its name."""
+
+
+def find_data_set(name: str) -> DataSet:
+    """The entry of that name."""
+    if name not in CATALOGUE:
+        close = get_close_matches(name.lower(), CATALOGUE, 1, 0.4)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        raise InputError(
+            f"There is no data set {name!r}.{meant} Choose from {', '.join(CATALOGUE)}."
+        )
+    return CATALOGUE[name]
