@@ -28,6 +28,7 @@ if _TYPE_CHECKING:
     from pairity.pair_weights import PairWeights as PairWeights
     from pairity.queries import Queries as Queries
     from pairity.rankers.linear import LinearRanker as LinearRanker
+    from pairity.reports import Report as Report
     from pairity.solvers import DampedStep as DampedStep
     from pairity.solvers import PlainStep as PlainStep
     from pairity.sweeps import sweep as sweep
@@ -50,6 +51,7 @@ _HOME = {
     "PairityWarning": "exceptions",
     "PlainStep": "solvers",
     "Queries": "queries",
+    "Report": "reports",
     "StatisticalParity": "constraints",
     "as_method": "methods",
     "audit": "audits",
@@ -77,6 +79,7 @@ __all__ = [
     "PairityWarning",
     "PlainStep",
     "Queries",
+    "Report",
     "StatisticalParity",
     "as_method",
     "audit",

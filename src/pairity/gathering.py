@@ -1,0 +1,516 @@
+"""gather: measures rankers on held-out queries for a report.
+
+Everything that a page shows is measured here, once; `pairity.reports` only draws it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity.algorithm import make_weigher
+from pairity.audits import Audit, audit, name_constraints
+from pairity.cautions import with_cautions
+from pairity.columns import as_numbers
+from pairity.constraints import CATALOGUE, Constraint, Contrasts, PairwiseConstraint, as_constraint
+from pairity.evidence import Candidate, Change, Evidence, Item, RoundSeen, ShownQuery, Table
+from pairity.exceptions import InputError
+from pairity.fair_ranker import FairRanker
+from pairity.figures import (
+    NAN,
+    Estimate,
+    Measure,
+    Support,
+    means,
+    resampled_weights,
+    violation,
+)
+from pairity.frontiers import Frontier
+from pairity.metrics.positions import Positions, ratio
+from pairity.pairs import cell_counts, cell_sums
+from pairity.queries import Queries
+
+TOP = 10
+POSITIONS = 20
+SHOWN_QUERIES = 20
+_BINS = tuple(float(edge) for edge in np.round(np.linspace(-1.0, 1.0, 22), 10))
+_AT_ONCE = 64  # queries whose violations are computed together
+_LEFT_OUT = (
+    "average_precision", "awrf", "ndkl", "exposure_trec", "exposure_to_merit", "click_to_merit",
+)  # fmt: skip
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A ranker to show: its scores of the held-out items, and what there is to say of it.
+
+    Attributes
+    ----------
+    scores : array of shape (n_items,)
+    method : str, by default its name; rankers of one method share a colour
+    weights : K × K table or None
+    needs_group : bool, whether it reads the groups of the items it ranks
+    note : str
+    """
+
+    scores: Any
+    method: str = ""
+    weights: Any = None
+    needs_group: bool = False
+    note: str = ""
+
+
+def gather(
+    queries: Queries,
+    rankers: Mapping[str, Any],
+    *,
+    model: FairRanker | None = None,
+    constraint: Any = None,
+    tolerance: float | None = None,
+    before: str | None = None,
+    after: str | None = None,
+    frontier: Frontier | None = None,
+    items: Sequence[Any] | None = None,
+    attributes: Sequence[str] = (),
+    audits: Mapping[str, Audit] | None = None,
+    provenance: Mapping[str, Any] | None = None,
+    title: str = "",
+    confidence: float = 0.95,
+    n_resamples: int = 1000,
+    random_state: int = 0,
+) -> Evidence:
+    """Measure rankers on held-out queries, for `pairity.Report`.
+
+    Parameters
+    ----------
+    queries : Queries
+        That none of the rankers was trained on.
+    rankers : mapping from a name to scores of shape (n_items,), or to `Scored`
+    model : FairRanker, fitted, optional
+        Says the constraint, the tolerance, the pair weights of `after`, the rounds, how the fit
+        ended and on which data.
+    constraint : str, Constraint or function, optional
+        The disparity that the page is about; by default the model's, or "inter".
+    before, after : str, optional
+        The two rankers compared when the page opens; by default the first and the last.
+    frontier : Frontier, optional
+        A sweep whose points are drawn as well; it has figures of them, and no rankings.
+    items : sequence of shape (n_items,), optional
+        What to call the items; by default their row numbers.
+    attributes : sequence of str
+        The columns that the groups were made of.
+    audits : mapping from a name to an Audit of the same scores, optional
+        So that they need not be measured again.
+    provenance : mapping from str to anything that prints, optional
+        How to get it again: command line, files, versions.
+    """
+    held = {name: _as_scored(name, each) for name, each in rankers.items()}
+    if not held:
+        raise InputError("There is no ranker to show. Give at least one with its scores.")
+    first, last = before or next(iter(held)), after or list(held)[-1]
+    for name in (first, last):
+        if name not in held:
+            raise InputError(f"There is no ranker {name!r}; there are {', '.join(held)}.")
+    if constraint is None:
+        constraint = "inter" if model is None else model.constraint
+    chosen = as_constraint(constraint)
+    if tolerance is None and model is not None:
+        tolerance = float(model.tolerance)
+    if model is not None and held[last].weights is None:
+        held[last] = replace(held[last], weights=model.pair_weights_.table)
+    label, constraints = _constraints(chosen)
+    measuring = _Measuring(
+        queries, chosen, label, held[first].scores, confidence, n_resamples, random_state
+    )
+    shown = _shown_queries(queries, measuring.gaps(held[first].scores))
+    tops = {name: _tops(queries, each.scores, shown) for name, each in held.items()}
+    listed = _listed(queries, measuring, shown, tops, items)
+    candidates = []
+    for name, each in held.items():
+        result = (audits or {}).get(name) or audit(
+            queries, each.scores, constraints=constraints, confidence=confidence,
+            n_resamples=n_resamples, random_state=random_state, name=name,
+        )  # fmt: skip
+        rows = [
+            [query.rows.index(row) for row in top]
+            for query, top in zip(listed, tops[name], strict=True)
+        ]
+        candidates.append(
+            Candidate(
+                name=name,
+                method=each.method or name,
+                needs_group=each.needs_group,
+                figures=_figures(result),
+                audit=_trimmed(result, label),
+                changes=() if name == first else measuring.changes(each.scores),
+                weights=None if each.weights is None else _table(each.weights),
+                positions=_table(_positions(queries, each.scores)),
+                histogram=measuring.histogram(each.scores),
+                tops=tuple(map(tuple, rows)),
+                scores=_table(each.scores[list(top)] for top in tops[name]),
+                note=each.note,
+            )
+        )
+    candidates += of_frontier(frontier, label)
+    made = Evidence(
+        title=title,
+        constraint=label,
+        definition=repr(chosen)[:500],
+        tolerance=tolerance,
+        confidence=float(confidence),
+        n_resamples=int(n_resamples),
+        groups=queries.groups,
+        attributes=tuple(map(str, attributes)),
+        gap=widest_gap(candidates[list(held).index(first)], label),
+        candidates=tuple(candidates),
+        before=list(held).index(first),
+        after=list(held).index(last),
+        bins=_BINS if measuring.pairwise else (),
+        queries=tuple(query.shown for query in listed),
+        n_queries=queries.n_queries,
+        rounds=() if model is None else _rounds(model),
+        lambda_cells=() if model is None else _lambda_cells(model),
+        outcome="" if model is None else str(model.outcome_),
+        provenance=tuple((str(key), str(value)) for key, value in (provenance or {}).items()),
+    )
+    return with_cautions(made)
+
+
+def of_audits(
+    audits: Iterable[Audit],
+    *,
+    constraint: str | None = None,
+    tolerance: float | None = None,
+    frontier: Frontier | None = None,
+    title: str = "",
+) -> Evidence:
+    """What audits alone can show: all but rankings, exposure by position and paired changes.
+
+    Parameters
+    ----------
+    audits : sequence of Audit, of the same queries
+        The first is compared with the last when the page opens.
+    constraint : str, optional
+        The violation that the page is about; by default "inter" where it was measured, otherwise
+        the first that was.
+    """
+    held = list(audits)
+    if not held:
+        raise InputError("There is no audit to show. Give at least one.")
+    one = held[0]
+    for other in held[1:]:
+        if (other.groups, other.n_queries, other.n_items) != (
+            one.groups,
+            one.n_queries,
+            one.n_items,
+        ):
+            raise InputError(
+                f"The audits {one.name!r} and {other.name!r} are of different queries or groups. "
+                "Audit all rankers on the same held-out queries."
+            )
+    names = list(one.violation)
+    label = constraint or ("inter" if "inter" in names else next(iter(names), ""))
+    if any(label not in other.violation for other in held):
+        raise InputError(
+            f"The violation {label!r} is not in every audit. Audit with the same constraints."
+        )
+    titles = [each.name or f"ranker {at + 1}" for at, each in enumerate(held)]
+    candidates = [
+        Candidate(name=name, method=name, figures=_figures(each), audit=_trimmed(each, label))
+        for name, each in zip(titles, held, strict=True)
+    ]
+    made = Evidence(
+        title=title,
+        constraint=label,
+        definition=label,
+        tolerance=tolerance,
+        confidence=one.confidence,
+        n_resamples=0,
+        groups=one.groups,
+        attributes=(),
+        gap=widest_gap(candidates[0], label),
+        candidates=(*candidates, *of_frontier(frontier, label)),
+        before=0,
+        after=len(held) - 1,
+        n_queries=one.n_queries,
+    )
+    return with_cautions(made)
+
+
+def along_path(
+    model: FairRanker, train: Queries, test: Queries, shares: Sequence[float]
+) -> dict[str, Scored]:
+    """Rankers between the plain one and this one, for `gather`: trained with x · λ*."""
+    if not len(shares):
+        return {}
+    path = model.path(**train, values=list(shares), test=test, keep_models=True)
+    kind = as_constraint(model.constraint)
+    weigher = make_weigher(kind, train, model.lambda_.shape, model.pairs, model.weighting)
+    return {
+        f"{100 * point.x:.0f} % of the way": Scored(
+            point.model.predict(test.X),
+            method="reweighted",
+            weights=weigher.table(point.lambda_),
+            note=f"Trained with {point.x:g} times the multipliers λ of the reweighted ranker.",
+        )
+        for point in path.points
+    }
+
+
+def of_frontier(frontier: Frontier | None, label: str) -> list[Candidate]:
+    """The points of a sweep as candidates that have figures alone."""
+    if frontier is None:
+        return []
+    if label not in frontier.constraints:
+        raise InputError(
+            f"The sweep did not measure the violation {label!r}, which the report is about, but "
+            f"{', '.join(map(repr, frontier.constraints))}. Sweep with it."
+        )
+    return [
+        Candidate(
+            name=point.label,
+            method=point.method,
+            needs_group=point.needs_group,
+            figures=tuple(figures.values()),
+            note=f"From a sweep, the mean of {len(point.runs)} seeds."
+            if len(point.runs) > 1
+            else "From a sweep.",
+        )
+        for point in frontier.points
+        if (figures := point.test or point.validation)
+    ]
+
+
+def widest_gap(candidate: Candidate, label: str) -> tuple[str, ...]:
+    """The two groups of the largest gap, the favoured one first."""
+    result = candidate.audit
+    gaps = (
+        [f for f in result.figures if f.measure == "gap" and f.constraint == label]
+        if result
+        else []
+    )
+    known = [gap for gap in gaps if gap.value == gap.value]
+    if not known:
+        return ()
+    widest = max(known, key=lambda gap: abs(gap.value))
+    ends = (str(widest.group), str(widest.other))
+    return ends if widest.value >= 0 else ends[::-1]
+
+
+# --- what is measured beyond an audit ----------------------------------------------------------
+
+
+class _Measuring:
+    """What is measured of every ranker alike, against the first."""
+
+    def __init__(
+        self, queries: Queries, constraint: Constraint, label: str, first: Array,
+        confidence: float, n_resamples: int, random_state: int,
+    ) -> None:  # fmt: skip
+        self.queries, self.constraint, self.label, self.first = queries, constraint, label, first
+        self.confidence, self.n_resamples = confidence, n_resamples
+        self.random_state = random_state
+        self.support = Support(queries)
+        self.pairwise = isinstance(constraint, PairwiseConstraint)
+        delta = constraint.violation(queries, first)
+        self.contrasts = Contrasts.of(delta)
+        gaps = self.contrasts.gaps(delta)
+        self.widest = int(np.abs(gaps).argmax()) if len(gaps) else -1
+        self.sign = -1.0 if self.widest >= 0 and gaps[self.widest] < 0 else 1.0
+        self.estimates = self._estimates(first)
+
+    def _estimates(self, scores: Array) -> tuple[Estimate, Estimate]:
+        right = cell_sums(scores, self.queries).sum(axis=(1, 2))
+        auc = ratio(right, cell_counts(self.queries).sum(axis=(1, 2)))
+        return (
+            violation(self.constraint, self.label, self.queries, scores, self.support),
+            means([Measure("auc", auc)], self.queries, self.support),
+        )
+
+    def changes(self, scores: Array) -> tuple[Change, ...]:
+        """Of violation and AUC, with intervals from resampling both rankers' queries alike."""
+        ours = self._estimates(scores)
+        found = []
+        for name, mine, theirs in zip(("violation", "auc"), ours, self.estimates, strict=True):
+            change = Change(name, float(mine.values[0] - theirs.values[0]))
+            if mine.resample is not None and theirs.resample is not None and self.n_resamples:
+                draws = resampled_weights(
+                    self.queries.weight_of_query, self.n_resamples, self.random_state
+                )
+                moved = [
+                    (mine.resample(weight) - theirs.resample(weight))[:, 0] for weight in draws
+                ]
+                if moved:
+                    change = _interval(change, np.concatenate(moved), self.confidence)
+            found.append(change)
+        return tuple(found)
+
+    def gaps(self, scores: Array) -> Array:
+        """The signed gap of each query, between the groups of the first ranker's largest one."""
+        queries, constraint = self.queries, self.constraint
+        if not isinstance(constraint, PairwiseConstraint) or self.widest < 0:
+            return np.full(queries.n_queries, NAN)
+        sums, counts = constraint.sums(queries, scores), constraint.counts(queries)
+        found = []
+        for begin in range(0, queries.n_queries, _AT_ONCE):
+            part = slice(begin, begin + _AT_ONCE)
+            alone = np.eye(len(sums[part]))
+            delta = constraint.from_sums(sums[part], counts[part], alone, queries.groups)
+            found.append(self.sign * self.contrasts.gaps(delta)[:, self.widest])
+        return np.concatenate(found)
+
+    def histogram(self, scores: Array) -> tuple[int, ...]:
+        """Numbers of queries by their signed gap."""
+        if not self.pairwise:
+            return ()
+        gaps = self.gaps(scores)
+        counts, _ = np.histogram(np.clip(gaps[~np.isnan(gaps)], -1.0, 1.0), bins=_BINS)
+        return tuple(counts.tolist())
+
+
+def _interval(change: Change, moved: Array, confidence: float) -> Change:
+    moved = moved[~np.isnan(moved)]
+    if not len(moved):
+        return change
+    low, high = np.quantile(moved, [0.5 - confidence / 2, 0.5 + confidence / 2])
+    return replace(change, low=float(low), high=float(high), lower=float(np.mean(moved < 0.0)))
+
+
+def _positions(queries: Queries, scores: Array) -> Array:
+    """By group, its share of each of the first positions, ties being broken at random."""
+    places = Positions.of(queries, scores)
+    longest = int(np.bincount(queries.query).max())
+    last = min(POSITIONS, longest)
+    use = places.rank <= last
+    weight = queries.weight_of_query[queries.query[places.order]][use]
+    at = places.rank[use] - 1
+    total = np.bincount(at, weight, last)
+    shares = np.full((queries.n_groups, last), NAN)
+    for k in range(queries.n_groups):
+        member = places.share((queries.group == k)[places.order])[places.order]
+        held = np.bincount(at, weight * member[use], last)
+        np.divide(held, total, out=shares[k], where=total > 0)
+    return shares
+
+
+# --- rankings to look at -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Listed:
+    shown: ShownQuery
+    rows: list[int]
+
+
+def _shown_queries(queries: Queries, gaps: Array) -> list[int]:
+    """Some queries, from the one with the first ranker's largest gap to that with the smallest."""
+    known = np.flatnonzero(~np.isnan(gaps))
+    if not len(known):
+        known, gaps = np.arange(queries.n_queries), np.zeros(queries.n_queries)
+    order = known[np.argsort(-gaps[known], kind="stable")]
+    at = np.unique(np.linspace(0, len(order) - 1, min(SHOWN_QUERIES, len(order))).round())
+    return [int(order[int(each)]) for each in at]
+
+
+def _tops(queries: Queries, scores: Array, shown: Sequence[int]) -> list[list[int]]:
+    """The rows of each query's first items."""
+    found = []
+    for query in shown:
+        rows = np.flatnonzero(queries.query == query)
+        order = np.argsort(-scores[rows], kind="stable")
+        found.append(rows[order[:TOP]].tolist())
+    return found
+
+
+def _listed(
+    queries: Queries, measuring: _Measuring, shown: Sequence[int],
+    tops: Mapping[str, list[list[int]]], items: Sequence[Any] | None,
+) -> list[_Listed]:  # fmt: skip
+    """The queries that are shown, with all items that somebody ranks at the top."""
+    if items is not None and len(items) != queries.n_items:
+        raise InputError(f"There are {queries.n_items} items, but {len(items)} names of items.")
+    first = measuring.first
+    gaps = measuring.gaps(first)
+    found = []
+    for at, query in enumerate(shown):
+        inside = np.flatnonzero(queries.query == query)
+        order = inside[np.argsort(-first[inside], kind="stable")]
+        rank = {int(row): place + 1 for place, row in enumerate(order)}
+        rows = list(dict.fromkeys(row for each in tops.values() for row in each[at]))
+        listed = tuple(
+            Item(
+                name=f"row {row + 1}" if items is None else str(items[row]),
+                group=int(queries.group[row]) if queries.group[row] < queries.n_groups else -1,
+                label=float(queries.y[row]),
+                rank=rank[row],
+            )
+            for row in rows
+        )
+        name = str(queries.query_ids[query])
+        found.append(_Listed(ShownQuery(name, len(inside), float(gaps[query]), listed), rows))
+    return found
+
+
+# --- from what is there already -------------------------------------------------------------------
+
+
+def _as_scored(name: str, given: Any) -> Scored:
+    held = given if isinstance(given, Scored) else Scored(given)
+    return replace(held, scores=as_numbers(held.scores, f"the scores of {name!r}", None))
+
+
+def _constraints(chosen: Constraint) -> tuple[str, list[Any]]:
+    """What the audits measure: the catalogue, with the chosen one in place of its namesake."""
+    label = next(iter(name_constraints(chosen)))
+    others = [name for name in CATALOGUE if name != label]
+    if label in CATALOGUE:
+        return label, [chosen if name == label else name for name in CATALOGUE]
+    return label, [*others, chosen]
+
+
+def _figures(result: Audit) -> tuple[Any, ...]:
+    overall = [result.figure("auc"), result.figure(f"ndcg@{max(result.k)}")]
+    return (*overall, *(f for f in result.figures if f.measure == "violation"))
+
+
+def _trimmed(result: Audit, label: str) -> Audit:
+    """An audit without the figures that no report shows."""
+    kept = tuple(
+        figure
+        for figure in result.figures
+        if figure.measure not in _LEFT_OUT
+        and not figure.measure.startswith("ndcg_within")
+        and not (figure.measure.startswith("gap") and figure.constraint != label)
+    )
+    return replace(result, figures=kept)
+
+
+def _table(rows: Iterable[Any]) -> Table:
+    return tuple(tuple(float(f"{value:.6g}") for value in row) for row in rows)
+
+
+def _rounds(model: FairRanker) -> tuple[RoundSeen, ...]:
+    return tuple(
+        RoundSeen(
+            number=int(each.number),
+            lambda_=tuple(float(value) for value in each.lambda_[_free(model)]),
+            worst=float(each.worst),
+            auc=float(each.auc),
+        )
+        for each in model.history_
+    )
+
+
+def _free(model: FairRanker) -> NDArray[np.bool_]:
+    """The entries of λ that ever moved."""
+    return np.asarray(np.any([each.lambda_ != 0.0 for each in model.history_], axis=0))
+
+
+def _lambda_cells(model: FairRanker) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(cell) for cell in np.argwhere(_free(model)).tolist())
