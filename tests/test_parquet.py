@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pairity import LinearRanker, Queries, parquet_features
+from pairity import FairRanker, LinearRanker, Queries, audit, parquet_features
 from pairity.datasets import make_biased_ranking, read_parquet
 from pairity.rankers import _linear_data
 
@@ -92,3 +92,33 @@ def test_linear_fit_is_the_same(both):
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-9)
     assert ours.n_evaluations_ == theirs.n_evaluations_
     np.testing.assert_allclose(ours.predict(streamed.X), theirs.predict(queries.X), rtol=1e-9)
+
+
+# --- FairRanker ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"validation": 0.3, "random_state": 1}])
+def test_fair_fit_is_the_same(both, settings):
+    streamed, queries = both
+    settings = {"constraint": "statistical", "tolerance": 0.05, **settings}
+    ours = FairRanker(LinearRanker(tol=1e-8), **settings).fit(**streamed)
+    theirs = FairRanker(LinearRanker(tol=1e-8), **settings).fit(**queries)
+    assert len(ours.history_) == len(theirs.history_) > 1
+    np.testing.assert_allclose(ours.pair_weights_.table, theirs.pair_weights_.table, rtol=1e-8)
+    np.testing.assert_allclose(ours.ranker_.coef_, theirs.ranker_.coef_, rtol=1e-8)
+    assert ours.violation_ == pytest.approx(theirs.violation_, abs=1e-12)
+    assert ours.training_digest_ == theirs.training_digest_
+    assert list(ours.feature_names_in_) == list(streamed.feature_names)
+    scores = ours.predict(streamed.X)
+    np.testing.assert_allclose(scores, theirs.predict(queries.X), rtol=1e-8)
+    assert audit(streamed, scores).auc == audit(queries, scores).auc
+
+
+def test_parts_are_views(both):
+    streamed, queries = both
+    halves = zip(
+        streamed.split(0.4, random_state=3), queries.split(0.4, random_state=3), strict=True
+    )
+    for ours, theirs in halves:
+        assert isinstance(ours.X, parquet_features.ParquetFeatures)
+        assert same(ours, theirs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pairity.columns import missing, object_array
+from pairity.parquet_features import ParquetFeatures
 from pairity.queries import Queries
 from pairity.threads import run_all
 
@@ -42,7 +44,7 @@ def digest(queries: Queries) -> str:
     False
     """
     whole = hashlib.sha256()
-    for part in run_all(_blocks(queries.X)):
+    for part in _of_blocks(queries.X):
         whole.update(part)
     n_columns = 0 if queries.X is None else int(queries.X.shape[1])
     said = [queries.n_items, n_columns, list(queries.groups), _texts(queries.query_ids)]
@@ -54,6 +56,14 @@ def digest(queries: Queries) -> str:
         if array is not None:
             whole.update(np.ascontiguousarray(array, dtype=kind).data)
     return whole.hexdigest()
+
+
+def _of_blocks(X: Any) -> Iterable[bytes]:
+    """The digest of each block."""
+    if not isinstance(X, ParquetFeatures):
+        return run_all(_blocks(X))
+    cuts = [*range(0, len(X), _BLOCK_ROWS), len(X)]
+    return (_dense_block(block, slice(None)) for _, block in X.blocks(cuts))
 
 
 def _blocks(X: Any) -> list[partial[bytes]]:

@@ -36,15 +36,19 @@ from pairity.manifests import (
     require_stored,
 )
 from pairity.pair_weights import PairWeights
+from pairity.parquet_features import ParquetFeatures
 from pairity.paths import Path, lambda_path, read_values, tolerance_path
 from pairity.progress import Progress
 from pairity.queries import Queries, require_groups, require_preferences
 from pairity.rankers._estimators import (
+    PairRanker,
     RankingEstimator,
     Stored,
     describe_features,
+    predict_in_blocks,
     read_features,
     remember_features,
+    require_streams,
     restore_features,
 )
 from pairity.rankers.adapters import as_ranker, ranker_class
@@ -193,6 +197,7 @@ class FairRanker(RankingEstimator):
         """
         self._check_parameters()
         ranker = as_ranker(self.ranker)
+        require_streams(ranker, X)
         schedule = as_schedule(self.schedule, ranker, self.solver, fit_params)
         raw = bool(getattr(ranker, "raw_features", False))
         constraint, solver = as_constraint(self.constraint), as_solver(self.solver)
@@ -248,6 +253,8 @@ class FairRanker(RankingEstimator):
         check_is_fitted(self, "ranker_")
         raw = bool(getattr(self.ranker_, "raw_features", False))
         features = read_features(self, X, raw=raw)
+        if isinstance(features, ParquetFeatures) and not isinstance(self.ranker_, PairRanker):
+            return predict_in_blocks(self.ranker_.predict, features, raw=raw)
         return np.asarray(self.ranker_.predict(features), dtype=np.float64)
 
     def path(

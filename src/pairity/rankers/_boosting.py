@@ -100,6 +100,9 @@ def unreadable(name: str, error: object) -> ModelFileError:
 class BoosterRanker(EngineRanker):
     """A ranker that hands an engine's training call an objective of ours."""
 
+    learnt = "booster_"
+    streams = True
+
     def __init__(self, estimator: Any = None, *, loss: Any = None) -> None:
         self.estimator = estimator
         self.loss = loss

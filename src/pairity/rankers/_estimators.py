@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, ClassVar, Self
@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pairity.columns import as_features, as_raw_features
+from pairity.columns import as_features, as_raw_features, require_finite, show
 from pairity.exceptions import InputError, ModelFileError
 from pairity.losses import LOSSES
 from pairity.manifests import Entry, build, encode, require_stored
 from pairity.model_folders import write_model
 from pairity.pairs import mean_auc
+from pairity.parquet_features import ParquetFeatures
 from pairity.queries import Queries, require_preferences
 
 
@@ -30,16 +31,61 @@ def remember_features(estimator: Any, X: Any, y: Any) -> None:
         validate_data(estimator, X, y, reset=True, skip_check_array=True)
     except (TypeError, ValueError) as error:
         raise InputError(str(error)) from error
+    if isinstance(X, ParquetFeatures):
+        estimator.feature_names_in_ = np.array(X.names, dtype=object)
 
 
 def read_features(estimator: Any, X: Any, *, raw: bool = False) -> Any:
     """A checked feature matrix, or table, with the columns the estimator was fitted on."""
     features, _ = as_raw_features(X) if raw else as_features(X)
+    if isinstance(X, ParquetFeatures):
+        _require_names(estimator, X)
+        return X
     try:
         validate_data(estimator, X, reset=False, skip_check_array=True)
     except (TypeError, ValueError) as error:
         raise InputError(str(error)) from error
     return features
+
+
+def _require_names(estimator: Any, X: ParquetFeatures) -> None:
+    """Refuse files with other columns than an estimator was fitted on."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None and X.names != tuple(names):
+        pairs = zip(X.names, names, strict=False)
+        at = next((k for k, (here, wanted) in enumerate(pairs) if here != wanted), None)
+        where = "" if at is None else f"; {show(X.names[at])} stands where {show(names[at])} should"
+        raise InputError(
+            f"The files have {len(X.names)} features, the model was fitted on {len(names)}{where}. "
+            "Read the same columns in the same order: read_parquet(..., features=[...])."
+        )
+    if X.shape[1] != estimator.n_features_in_:
+        raise InputError(
+            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+
+
+def require_streams(ranker: Any, X: Any) -> None:
+    """Refuse features in files, for a ranker that needs them in memory to train."""
+    if isinstance(X, ParquetFeatures) and not getattr(ranker, "streams", False):
+        raise InputError(
+            f"{type(ranker).__name__} needs its features in memory to train, but they are in "
+            "Parquet files. LinearRanker, LightGBM and XGBoost train on files; where there is "
+            "room, read them first: fit(**queries.in_memory())."
+        )
+
+
+def predict_in_blocks(
+    predict: Callable[[Any], NDArray[np.float64]], features: ParquetFeatures, *, raw: bool
+) -> NDArray[np.float64]:
+    """What a function predicts for features in files, block by block."""
+    scores = np.empty(len(features))
+    for rows, block in features.blocks():
+        if not raw:
+            require_finite(block, features.names, rows.start)
+        scores[rows] = predict(np.ascontiguousarray(block, dtype=np.float64))
+    return scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +174,8 @@ class PairRanker(RankingEstimator):
     """An estimator that trains on weighted pairs: `fit` is `fit_pairs` with all of equal weight."""
 
     raw_features = False
+    learnt: ClassVar[str]  # the attribute that a fit sets
+    streams: ClassVar[bool] = False  # whether it trains on features in files
     file_name: ClassVar[str] = ""  # of the engine's own file, where it can be saved
     wraps: ClassVar[str] = ""  # the parameter that holds the engine's model
     libraries: ClassVar[tuple[str, ...]] = ()
@@ -155,12 +203,25 @@ class PairRanker(RankingEstimator):
     ) -> Self:
         """Fit with every pair weighing the same; arguments as in `Queries.from_arrays`."""
         require_stored(self)
+        require_streams(self, X)
         remember_features(self, X, y)
         queries = Queries.from_arrays(
             X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight,
             raw=self.raw_features,
         )  # fmt: skip
         return self.fit_pairs(queries, np.ones((0, 0)), **fit_params)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Scores of shape (n_items,), in the order of the rows."""
+        check_is_fitted(self, self.learnt)
+        features = read_features(self, X, raw=self.raw_features)
+        if isinstance(features, ParquetFeatures):
+            return predict_in_blocks(self._scores, features, raw=self.raw_features)
+        return self._scores(features)
+
+    @abstractmethod
+    def _scores(self, features: Any) -> NDArray[np.float64]:
+        """Scores of checked features."""
 
     # --- saved and loaded ------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ import narwhals as nw
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from pairity.columns import show
 from pairity.exceptions import InputError
@@ -25,7 +24,7 @@ from pairity.rankers._boosting import (
     refuse_unknown,
     unreadable,
 )
-from pairity.rankers._estimators import read_features, remember_features
+from pairity.rankers._estimators import remember_features
 
 _DATA_PARAMETERS = ("cat_features", "text_features", "embedding_features")
 _BINNING_PARAMETERS = (
@@ -79,6 +78,7 @@ class CatBoostPairRanker(EngineRanker):
     in every round, since a Pool that holds them binned trains another model, or none.
     """
 
+    learnt = "model_"
     file_name = "ranker.cbm"
     engine = ("catboost", "CatBoostRanker")
     libraries = ("catboost",)
@@ -121,12 +121,10 @@ class CatBoostPairRanker(EngineRanker):
         self.best_iteration_ = model.get_best_iteration()
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Scores of shape (n_items,), by the trees up to the best iteration."""
-        check_is_fitted(self, "model_")
+    def _scores(self, features: Any) -> NDArray[np.float64]:
+        """Scores by the trees up to the best iteration."""
         threads = self.model_.get_param("thread_count") or -1
-        features = _readable(read_features(self, X, raw=True))
-        scores = self.model_.predict(features, thread_count=threads)
+        scores = self.model_.predict(_readable(features), thread_count=threads)
         return np.asarray(scores, dtype=np.float64)
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:

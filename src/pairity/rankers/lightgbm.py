@@ -11,7 +11,6 @@ import narwhals as nw
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
-from sklearn.utils.validation import check_is_fitted
 
 from pairity.exceptions import InputError
 from pairity.losses import LambdaRank, Loss, as_loss
@@ -35,7 +34,6 @@ from pairity.rankers._boosting import (
     refuse_unknown,
     unreadable,
 )
-from pairity.rankers._estimators import read_features
 from pairity.threads import at_most
 
 _FIT_PARAMETERS = (
@@ -99,11 +97,9 @@ class LightGBMRanker(BoosterRanker):
     engine = ("lightgbm", "LGBMRanker")
     libraries = ("lightgbm",)
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Scores of shape (n_items,), by the trees up to the best iteration."""
-        check_is_fitted(self, "booster_")
-        features = _readable(read_features(self, X, raw=True))
-        scores = self.booster_.predict(features, num_threads=self._n_threads)
+    def _scores(self, features: Any) -> NDArray[np.float64]:
+        """Scores by the trees up to the best iteration."""
+        scores = self.booster_.predict(_readable(features), num_threads=self._n_threads)
         return np.asarray(scores, dtype=np.float64)
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:

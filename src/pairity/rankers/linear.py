@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
-from sklearn.utils.validation import check_is_fitted
 
 from pairity.columns import Features
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
 from pairity.manifests import Entry, encode_number
 from pairity.pairs import pairwise_logistic, total_weight
 from pairity.queries import Queries, require_preferences
-from pairity.rankers._estimators import PairRanker, read_features
+from pairity.rankers._estimators import PairRanker
 from pairity.rankers._linear_data import MOST_WHITENED, LinearData, linear_data
 from pairity.rankers._products import one_blas_thread, times
 
@@ -77,6 +76,8 @@ class LinearRanker(PairRanker):
     True
     """
 
+    learnt = "coef_"
+    streams = True
     file_name = "ranker.npz"
 
     def __init__(self, alpha: float = 1e-4, *, tol: float = 1e-6, max_iter: int = 1000) -> None:
@@ -152,11 +153,9 @@ class LinearRanker(PairRanker):
                 moved[at] = problem.solve(self._beta, -right, whitening, rtol=0.05, max_iter=10)
             return data.scores(moved / self._scale)
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Scores of shape (n_items,), in the order of the rows."""
-        check_is_fitted(self, "coef_")
+    def _scores(self, features: Any) -> NDArray[np.float64]:
         with one_blas_thread:
-            return times(read_features(self, X), self.coef_)
+            return times(features, self.coef_)
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
         file = io.BytesIO()

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import has_fit_parameter
 
 from pairity.columns import show
 from pairity.exceptions import InputError, ModelFileError, TrainingError
@@ -24,7 +24,7 @@ from pairity.manifests import Entry, encode_array
 from pairity.pairs import total_weight
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._boosting import Objective, import_engine, unreadable
-from pairity.rankers._estimators import PairRanker, read_features, remember_features
+from pairity.rankers._estimators import PairRanker, remember_features
 
 Array = NDArray[np.float64]
 
@@ -100,6 +100,7 @@ class NewtonRanker(PairRanker):
     """
 
     raw_features = True
+    learnt = "estimators_"
     file_name = "ranker.skops"
     wraps = "regressor"
     libraries = ("scikit-learn", "skops")
@@ -162,10 +163,7 @@ class NewtonRanker(PairRanker):
         self.loss_curve_ = curve if mean_loss.known else []
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Scores of shape (n_items,), in the order of the rows."""
-        check_is_fitted(self, "estimators_")
-        features = read_features(self, X, raw=True)
+    def _scores(self, features: Any) -> NDArray[np.float64]:
         scores = np.zeros(features.shape[0])
         for weight, estimator in zip(self.weights_, self.estimators_, strict=True):
             scores += weight * np.asarray(estimator.predict(features), dtype=np.float64)

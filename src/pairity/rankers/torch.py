@@ -14,7 +14,6 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.sparsefuncs import mean_variance_axis
-from sklearn.utils.validation import check_is_fitted
 
 from pairity.columns import Features, show
 from pairity.exceptions import InputError, ModelFileError, PairityError, TrainingError
@@ -23,7 +22,7 @@ from pairity.manifests import Entry, encode_array
 from pairity.pairs import cell_counts
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._boosting import import_engine, unreadable
-from pairity.rankers._estimators import PairRanker, read_features
+from pairity.rankers._estimators import PairRanker
 
 Array = NDArray[np.float64]
 
@@ -120,6 +119,7 @@ class TorchRanker(PairRanker):
     (600,)
     """
 
+    learnt = "module_"
     file_name = "ranker.safetensors"
     wraps = "module"
     libraries = ("torch", "safetensors")
@@ -193,11 +193,9 @@ class TorchRanker(PairRanker):
         self._seed = seed
         return self
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Scores of shape (n_items,), in the order of the rows."""
-        check_is_fitted(self, "module_")
+    def _scores(self, features: Any) -> NDArray[np.float64]:
         torch = import_engine("torch", "TorchRanker")
-        return _predict(torch, self.module_, read_features(self, X), torch.device("cpu"))
+        return _predict(torch, self.module_, features, torch.device("cpu"))
 
     def _encode_settings(self) -> dict[str, Any]:
         settings = super()._encode_settings()

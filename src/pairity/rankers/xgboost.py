@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted
 
 from pairity.columns import show
 from pairity.exceptions import InputError
@@ -33,7 +32,6 @@ from pairity.rankers._boosting import (
     refuse_unknown,
     unreadable,
 )
-from pairity.rankers._estimators import read_features
 from pairity.threads import at_most
 
 _FIT_PARAMETERS = ("eval_set", "eval_qid", "eval_group", "verbose")
@@ -88,11 +86,10 @@ class XGBoostRanker(BoosterRanker):
             given.random_state = copy.deepcopy(given.random_state)
         return type(self)(clone(given, safe=False), loss=clone(self.loss, safe=False))
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """Scores of shape (n_items,), by the trees up to the best iteration."""
-        check_is_fitted(self, "booster_")
+    def _scores(self, features: Any) -> NDArray[np.float64]:
+        """Scores by the trees up to the best iteration."""
         xgb = import_engine("xgboost", "XGBoostRanker")
-        data = xgb.DMatrix(readable(read_features(self, X, raw=True)), **self._reading)
+        data = xgb.DMatrix(readable(features), **self._reading)
         scores = self.booster_.predict(
             data, output_margin=True, iteration_range=self._trees, validate_features=False
         )
