@@ -24,7 +24,11 @@ LAYERS = [
     {"metrics.positions"},
     {"pairs", "metrics.utility", "metrics.fairness"},
     {"losses"},
+    {"distributed.clients", "distributed.partitions"},
+    {"distributed.queries"},
+    {"distributed", "distributed.collections"},
     {"metrics", "constraints", "rankers.base", "rankers._estimators", "rankers._products"},
+    {"distributed.rounds"},
     {"rankers._boosting", "rankers._linear_data"},
     {"solvers", "rankers.linear", "rankers.catboost", "figures", "exports"},
     {"rankers.lightgbm", "rankers.xgboost", "rankers.torch", "rankers.newton", "schedules"},
@@ -49,7 +53,7 @@ LAYERS = [
     {"tables", "trec", "datasets.catalogue"},
     {"contenders", "cli.inputs", "cli.engines", "cli.printing"},
     {"cli.auditing", "cli.training", "cli.predicting", "cli.weighing", "cli.sweeping"}
-    | {"cli.listing", "cli.demonstrating", "cli.reproducing"},
+    | {"cli.listing", "cli.demonstrating", "cli.reporting", "cli.reproducing"},
     {"cli"},
     {"cli.__main__"},
 ]

@@ -5,8 +5,10 @@ Everything that a page shows is measured here, once; `pairity.reports` only draw
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,17 @@ from pairity.audits import Audit, audit, name_constraints
 from pairity.cautions import with_cautions
 from pairity.columns import as_numbers
 from pairity.constraints import CATALOGUE, Constraint, Contrasts, PairwiseConstraint, as_constraint
-from pairity.evidence import Candidate, Change, Evidence, Item, RoundSeen, ShownQuery, Table
+from pairity.digests import digest
+from pairity.evidence import (
+    HELD_OUT,
+    Candidate,
+    Change,
+    Evidence,
+    Item,
+    RoundSeen,
+    ShownQuery,
+    Table,
+)
 from pairity.exceptions import InputError
 from pairity.fair_ranker import FairRanker
 from pairity.figures import (
@@ -182,6 +194,51 @@ def gather(
     return with_cautions(made)
 
 
+def gather_training(
+    plain: Any,
+    model: FairRanker,
+    train: Queries,
+    test: Queries,
+    *,
+    shares: Sequence[float] = (0.25, 0.5, 0.75),
+    provenance: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Evidence:
+    """What a fitted model and the plain ranker do on held-out queries, and rankers between them.
+
+    Parameters
+    ----------
+    plain : ranker, fitted on the same queries without weights
+    model : FairRanker, fitted
+    train : Queries, what `model` was fitted on
+    test : Queries, held out
+    shares : sequence of float
+        Rankers between the two, and beyond, as shares of the way; one training for each.
+    provenance : mapping
+        Put in front of the versions, settings and digests, which are added.
+    **options
+        Handed on to `gather`.
+
+    Examples
+    --------
+    >>> from pairity import FairRanker, LinearRanker
+    >>> from pairity.datasets import make_biased_ranking
+    >>> from pairity.gathering import gather_training
+    >>> train, test = make_biased_ranking(60, 20, random_state=0).queries().split(0.3, 0)
+    >>> plain, fair = FairRanker(max_rounds=0).fit(**train), FairRanker().fit(**train)
+    >>> evidence = gather_training(plain, fair, train, test, shares=[0.5], n_resamples=100)
+    >>> evidence
+    Evidence(constraint='inter', candidates=['plain', '50 % of the way', 'reweighted'])
+    """
+    rankers = {
+        "plain": Scored(plain.predict(test.X)),
+        **along_path(model, train, test, shares),
+        "reweighted": Scored(model.predict(test.X)),
+    }
+    told = {**(provenance or {}), **_provenance(model, train, test)}
+    return gather(test, rankers, model=model, provenance=told, **options)
+
+
 def of_audits(
     audits: Iterable[Audit],
     *,
@@ -285,6 +342,35 @@ def of_frontier(frontier: Frontier | None, label: str) -> list[Candidate]:
         for point in frontier.points
         if (figures := point.test or point.validation)
     ]
+
+
+def _provenance(model: FairRanker, train: Queries, test: Queries) -> dict[str, str]:
+    """Versions, settings and digests."""
+    engine = type(model.ranker_).__module__.rpartition(".")[2]
+    libraries = ("pairity", "numpy", "scikit-learn", engine)
+    return {
+        "trained on": _size(train),
+        "training data, SHA-256": model.training_digest_,
+        "measured on": _size(test),
+        HELD_OUT: digest(test),
+        "model": " ".join(repr(model).split()),
+        "versions": ", ".join(
+            [f"Python {platform.python_version()}"]
+            + [f"{name} {found}" for name in libraries if (found := _version(name))]
+        ),
+    }
+
+
+def _size(queries: Queries) -> str:
+    pairs = int(Support(queries).all_pairs().sum())
+    return f"{queries.n_queries:,} queries, {queries.n_items:,} items, {pairs:,} preference pairs"
+
+
+def _version(library: str) -> str:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def widest_gap(candidate: Candidate, label: str) -> tuple[str, ...]:

@@ -58,6 +58,8 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Any:
     True
     """
     manifest, files = read_model(path)
+    for name in manifest.texts("also") if "also" in manifest.values else ():
+        files.pop(name, None)  # a report, say: kept with the model, and no part of it
     entry = manifest.entry("ranker")
     kind = ranker_class(entry)
     if module is not None and kind.wraps != "module":

@@ -22,6 +22,7 @@ from pairity.cli import (
     demonstrating,
     listing,
     predicting,
+    reporting,
     reproducing,
     sweeping,
     training,
@@ -31,7 +32,8 @@ from pairity.cli.printing import note
 from pairity.exceptions import PairityError, PairityWarning
 
 _COMMANDS = (
-    demonstrating, auditing, training, predicting, sweeping, weighing, listing, reproducing,
+    demonstrating, auditing, training, reporting, predicting, sweeping, weighing, listing,
+    reproducing,
 )  # fmt: skip
 _EXAMPLES = """\
 start here:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pairity.cli.engines import add_ranker, make_ranker
 from pairity.cli.inputs import (
@@ -19,18 +20,26 @@ from pairity.cli.inputs import (
     read_given,
     shows_progress,
 )
-from pairity.cli.printing import print_json, say
-from pairity.exceptions import TargetNotReachedWarning
+from pairity.cli.printing import note, print_json, say
+from pairity.exceptions import MissingExtraError, TargetNotReachedWarning
+
+if TYPE_CHECKING:
+    from pairity.audits import Audit
+    from pairity.fair_ranker import FairRanker
+    from pairity.queries import Queries
+
+PAGE = "report.html"
 
 _EXAMPLES = """\
 examples:
   pairity train jobs.csv --label hired --query search_id --group gender --output model
   pairity train jobs.csv --label hired --query search_id --group gender --output model \\
-      --ranker lightgbm --set n_estimators=300 --set num_leaves=63 \\
-      --constraint inter --tolerance 0.02
+      --ranker lightgbm --set n_estimators=100 --set num_leaves=15 \\
+      --constraint inter --tolerance 0.02 --validation 0.2
 
 A share of the queries is held out (--test); both rankers are audited on it. The model is saved in
-the folder, which `pairity predict` reads. Status 1: the tolerance was not reached.
+the folder, which `pairity predict` reads, with report.html, the page about it. Status 1: the
+tolerance was not reached.
 """
 
 
@@ -56,12 +65,25 @@ def add_to(commands: Any) -> None:
         help="the violation to come within, on training queries (default: 0.01)",
     )  # fmt: skip
     parser.add_argument(
+        "--validation", type=float, metavar="SHARE",
+        help="of training queries to measure that violation on instead: for rankers that know "
+        "their training queries by heart, such as boosted trees",
+    )  # fmt: skip
+    parser.add_argument(
         "--test",
         type=float,
         default=0.2,
         metavar="SHARE",
         help="of queries held out (default: 0.2)",
     )
+    parser.add_argument(
+        "--points", type=int, default=3, metavar="N",
+        help="rankers between the two that the report shows, one training each (default: 3)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--no-report", action="store_true",
+        help="save the model alone: a report names the labels and groups of some held-out rows",
+    )  # fmt: skip
     add_seed(parser, "of the split and of the ranker")
     add_output(parser)
     parser.set_defaults(run=run)
@@ -88,7 +110,7 @@ def run(given: argparse.Namespace) -> int:
     train, test = queries.split(given.test, given.seed)
     fair = FairRanker(
         ranker, given.constraint, tolerance=given.tolerance,
-        random_state=given.seed, progress=shows_progress(given),
+        validation=given.validation, random_state=given.seed, progress=shows_progress(given),
     )  # fmt: skip
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TargetNotReachedWarning)
@@ -104,8 +126,9 @@ def run(given: argparse.Namespace) -> int:
         name: audit(test, np.asarray(model.predict(test.X)), name=name, random_state=given.seed)
         for name, model in (("plain", before), ("reweighted", fair))
     }
+    also = {} if given.no_report else _report(given, before, fair, queries, train, test, audits)
     fair.feature_names_in_ = np.array(names, dtype=object)  # `pairity predict` looks for these
-    fair.save(given.output)
+    fair.save(given.output, also=also)
     reached = not any(issubclass(w.category, TargetNotReachedWarning) for w in caught)
     if given.format == "json":
         print_json(
@@ -124,4 +147,39 @@ def run(given: argparse.Namespace) -> int:
             lambda: f"Pair weights\n{fair.pair_weights_}\n",
             f"{fair.outcome_}\nSaved in {given.output}.",
         )
+        if PAGE in also:
+            print(f"The report is {Path(given.output, PAGE)}.")
     return 0 if reached else 1
+
+
+def _report(
+    given: argparse.Namespace, before: FairRanker, fair: FairRanker, queries: Queries,
+    train: Queries, test: Queries, audits: dict[str, Audit],
+) -> dict[str, bytes]:  # fmt: skip
+    """The evidence and the page that go with the model."""
+    import numpy as np
+
+    from pairity.evidence import FILE
+    from pairity.gathering import gather_training
+    from pairity.reports import Report
+
+    held = set(test.query_ids.tolist())
+    rows = np.flatnonzero(np.array([q in held for q in queries.query_ids.tolist()])[queries.query])
+    evidence = gather_training(
+        before,
+        fair,
+        train,
+        test,
+        shares=[(at + 1) / (given.points + 1) for at in range(given.points)],
+        audits=audits,
+        items=[f"row {row + 1}" for row in rows.tolist()],
+        attributes=[*given.group, *given.group_file],
+        provenance={"command": given.command, "file": given.file, "seed": given.seed},
+        random_state=given.seed,
+    )
+    files = {FILE: evidence.to_json().encode()}
+    try:
+        files[PAGE] = Report(evidence).to_html().encode()
+    except MissingExtraError as error:
+        note(f"{error} Then: pairity report {given.output}")
+    return files

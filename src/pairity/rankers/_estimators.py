@@ -145,7 +145,9 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
     def to_files(self) -> Stored:
         """The fitted estimator as content of a manifest and files."""
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(
+        self, path: str | os.PathLike[str], *, also: Mapping[str, bytes] | None = None
+    ) -> None:
         """Save the fitted model as a folder, for `pairity.load`; nothing in it is pickled.
 
         Parameters
@@ -153,6 +155,8 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         path : str or path
             A folder that is not there yet, an empty one, or a saved model, which is replaced.
             It is written whole or not at all.
+        also : mapping from a file's name to its content, optional
+            Further files to keep with the model, such as a report.
 
         Notes
         -----
@@ -161,7 +165,10 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         group; the names of features and groups are.
         """
         stored = self.to_files()
-        write_model(path, {"versions": _versions(stored.libraries), **stored.content}, stored.files)
+        content = {"versions": _versions(stored.libraries), **stored.content}
+        if also:
+            content["also"] = sorted(also)
+        write_model(path, content, {**(also or {}), **stored.files})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -176,6 +183,7 @@ class PairRanker(RankingEstimator):
     raw_features = False
     learnt: ClassVar[str]  # the attribute that a fit sets
     streams: ClassVar[bool] = False  # whether it trains on features in files
+    spreads: ClassVar[bool] = False  # whether it trains on queries that lie on several machines
     file_name: ClassVar[str] = ""  # of the engine's own file, where it can be saved
     wraps: ClassVar[str] = ""  # the parameter that holds the engine's model
     libraries: ClassVar[tuple[str, ...]] = ()
