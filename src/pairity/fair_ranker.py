@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,9 @@ from pairity.algorithm import Outcome, Round, Solution, reweight
 from pairity.columns import feature_types, show
 from pairity.constraints import CATALOGUE, Constraint, PairwiseConstraint, as_constraint
 from pairity.digests import digest
+from pairity.distributed.clients import client_of, is_dask
+from pairity.distributed.collections import dask_types, lazy_scores, read_alike, remember_spread
+from pairity.distributed.queries import opened
 from pairity.exceptions import (
     InputError,
     MemorisedWarning,
@@ -202,12 +206,37 @@ class FairRanker(RankingEstimator):
         raw = bool(getattr(ranker, "raw_features", False))
         constraint, solver = as_constraint(self.constraint), as_solver(self.solver)
         progress = Progress(int(self.max_rounds) + 1, "Reweighting", self.progress)
-        remember_features(self, X, y)
-        queries = Queries.from_arrays(
-            X, y, qid=qid, sensitive_features=sensitive_features,
-            sample_weight=sample_weight, query_weight=query_weight, raw=raw,
-        )  # fmt: skip
-        if queries.X is None:
+        columns = {
+            "X": X, "y": y, "qid": qid, "sensitive_features": sensitive_features,
+            "sample_weight": sample_weight, "query_weight": query_weight,
+        }  # fmt: skip
+        spread = any(map(is_dask, columns.values()))
+        _require_place(self.ranker, ranker, constraint, spread)
+        if not spread:
+            remember_features(self, X, y)
+        client = client_of(self.ranker)
+        with opened(
+            columns, raw=raw, client=client, announce=self.progress is not False
+        ) as queries:
+            if spread:
+                remember_spread(self, queries)
+            self._fit(queries, X, ranker, constraint, solver, schedule, progress, fit_params)
+        return self
+
+    def _fit(
+        self,
+        queries: Any,
+        X: Any,
+        ranker: Any,
+        constraint: Constraint,
+        solver: Any,
+        schedule: str,
+        progress: Progress,
+        fit_params: dict[str, Any],
+    ) -> None:
+        """The loop, on queries in memory or on workers."""
+        raw, local = bool(getattr(ranker, "raw_features", False)), isinstance(queries, Queries)
+        if X is None:
             raise InputError("X is None, but a ranker learns from features. Give one row per item.")
         require_groups(queries)
         train, measured_on = self._split(queries, raw)
@@ -232,10 +261,10 @@ class FairRanker(RankingEstimator):
                 on_round=lambda ended: progress.advance(ended.number + 1, _note(ended)),
                 fit_params=fit_params,
             )
-        self._trained_on: Any = _without_features(train, queries)
+        self._trained_on: Any = _without_features(train, queries) if local else None
         self._training = {"items": queries.n_items, "queries": queries.n_queries}
-        self._feature_types = feature_types(X, queries.X)
-        self.training_digest_ = digest(queries)
+        self._feature_types = feature_types(X, queries.X) if local else dask_types(X)
+        self.training_digest_ = digest(queries) if local else queries.digest
         self.ranker_ = solution.model
         self.outcome_ = solution.outcome
         self.pair_weights_ = PairWeights(solution.table, queries.groups)
@@ -246,11 +275,17 @@ class FairRanker(RankingEstimator):
         self._warn(solution, constraint, train if measured_on is None else measured_on)
         if measured_on is None and self.max_rounds and solution.best.auc >= _BY_HEART:
             _warn_memorised(solution.best)
-        return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Scores of shape (n_items,), in the order of the rows; no group is needed."""
+        """Scores of shape (n_items,), in the order of the rows; no group is needed.
+
+        Of a Dask collection they are a lazy Dask array, computed partition by partition.
+        """
         check_is_fitted(self, "ranker_")
+        if is_dask(X):
+            light = copy.copy(self)
+            light.ranker = light.validation = light._trained_on = None  # to travel
+            return lazy_scores(light, X)  # type: ignore[no-any-return]
         raw = bool(getattr(self.ranker_, "raw_features", False))
         features = read_features(self, X, raw=raw)
         if isinstance(features, ParquetFeatures) and not isinstance(self.ranker_, PairRanker):
@@ -487,11 +522,14 @@ class FairRanker(RankingEstimator):
                 "or None."
             ) from error
 
-    def _split(self, queries: Queries, raw: bool) -> tuple[Queries, Queries | None]:
+    def _split(self, queries: Any, raw: bool) -> tuple[Any, Any]:
         """The queries to train on, and those to measure on where they are others."""
         given = self.validation
         if given is None:
             return queries, None
+        if not isinstance(queries, Queries):
+            with _about("validation"):
+                return queries, read_alike(given, queries, raw)
         if _is_number(given):
             return queries.split(float(given), self.random_state)
         with _about("validation"):
@@ -527,7 +565,29 @@ class FairRanker(RankingEstimator):
             f"of {self.tolerance:g}."
             f"{_at_their_limits(self.pair_weights_)}",
             TargetNotReachedWarning,
-            stacklevel=3,
+            stacklevel=4,
+        )
+
+
+def _require_place(given: Any, ranker: Any, constraint: Constraint, spread: bool) -> None:
+    """Refuse what cannot be trained on workers, or only there."""
+    if not spread:
+        if type(given).__name__.startswith("Dask"):
+            raise InputError(
+                f"{type(given).__name__} trains on Dask collections, and these are none. Give "
+                f"Dask's, or {type(ranker.estimator).__name__} with the same parameters."
+            )
+        return
+    if not getattr(ranker, "spreads", False):
+        raise InputError(
+            f"{type(ranker).__name__} does not train on Dask collections. LinearRanker, "
+            "DaskLGBMRanker and DaskXGBRanker do."
+        )
+    if not hasattr(constraint, "totals"):
+        raise InputError(
+            f"The constraint {constraint!r} is a function of all queries at once, which Dask keeps "
+            "apart. Use one of the catalogue, or a class that has totals(queries, scores), which "
+            "add up over partitions, and from_totals(totals, groups)."
         )
 
 
@@ -618,7 +678,7 @@ def _warn_memorised(best: Round) -> None:
         "queries. Measure on queries it has not seen, with validation=0.2, or use a ranker that "
         "fits less closely.",
         MemorisedWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

@@ -103,6 +103,8 @@ class BoosterRanker(EngineRanker):
     learnt = "booster_"
     streams = True
 
+    spreads = True
+
     def __init__(self, estimator: Any = None, *, loss: Any = None) -> None:
         self.estimator = estimator
         self.loss = loss
@@ -161,8 +163,13 @@ class BoosterRanker(EngineRanker):
         self.evals_result_ = results
 
     def _prepare_and_train(
-        self, queries: Queries, follow: Follow, measured_on: Queries | None, fit_params: Any
+        self, queries: Any, follow: Follow, measured_on: Queries | None, fit_params: Any
     ) -> Self:
+        if not isinstance(queries, Queries):  # on the workers of a cluster
+            from pairity.distributed.rounds import train_together
+
+            train_together(queries, self, follow, fit_params)
+            return self
         if queries.X is None:
             raise InputError("The queries have no features. Build them with X.")
         require_preferences(queries)
@@ -190,7 +197,7 @@ def own_estimator(given: Any, kind: Any, adapter: str) -> Any:
     """The engine's ranking model that an adapter was given, or a new one."""
     if given is None:
         return kind()
-    if not isinstance(given, kind) or hasattr(given, "client"):  # the latter are Dask's
+    if not isinstance(given, kind) or hasattr(given, "client"):  # Dask's own: see as_ranker
         raise InputError(
             f"{adapter} trains {kind.__name__}, not {type(given).__name__}. Pass "
             f"{kind.__name__}(...) with the same parameters."

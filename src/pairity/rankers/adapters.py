@@ -27,6 +27,11 @@ _ADAPTERS = {
     ("catboost", "CatBoostRanker"): ("catboost", "CatBoostPairRanker"),
     ("torch", "Module"): ("torch", "TorchRanker"),
 }
+# Dask's ranking models, and those that each of their workers trains.
+_SPREAD = {
+    ("lightgbm", "DaskLGBMRanker"): "LGBMRanker",
+    ("xgboost", "DaskXGBRanker"): "XGBRanker",
+}
 _REFUSED = {
     "lightgbm": "LGBMRanker",
     "xgboost": "XGBRanker",
@@ -59,7 +64,8 @@ def as_ranker(model: Any) -> Ranker:
     model : None, Ranker, LGBMRanker, XGBRanker, CatBoostRanker, torch.nn.Module or regressor
         None stands for `LinearRanker()`. A ranker is handed back as it is; an engine's model is
         wrapped with the adapter's defaults. To set those, make the adapter yourself, for example
-        ``LightGBMRanker(LGBMRanker(), loss="logistic")``.
+        ``LightGBMRanker(LGBMRanker(), loss="logistic")``. Dask's models stand for what each of
+        their workers trains.
     """
     if model is None:
         return LinearRanker()
@@ -72,6 +78,12 @@ def as_ranker(model: Any) -> Ranker:
         return ranker
     _refuse_cross_validation(model)
     families = [(base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__]
+    if families[0] in _SPREAD:
+        settings = model.get_params()
+        for name in ("client", "allow_group_split"):  # of Dask's alone
+            settings.pop(name, None)
+        kind = getattr(import_module(families[0][0]), _SPREAD[families[0]])
+        return as_ranker(kind(**settings))
     for family in families:
         if family in _ADAPTERS:
             module, name = _ADAPTERS[family]

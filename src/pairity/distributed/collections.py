@@ -1,0 +1,69 @@
+"""Dask collections at the doors of estimators: what is remembered of them, and lazy scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity.distributed.clients import is_dask
+from pairity.distributed.queries import DaskQueries
+from pairity.exceptions import InputError
+
+_NEEDED = ("X", "y", "qid", "sensitive_features")
+
+
+def remember_spread(estimator: Any, queries: DaskQueries) -> None:
+    """Set ``n_features_in_`` and, for named columns, ``feature_names_in_``."""
+    estimator.n_features_in_ = queries.n_features
+    vars(estimator).pop("feature_names_in_", None)
+    if queries.feature_names is not None:
+        estimator.feature_names_in_ = np.array(queries.feature_names, dtype=object)
+
+
+def dask_types(X: Any) -> str | list[str]:
+    """What the columns hold; one text for an array."""
+    kinds = getattr(X, "dtypes", None)
+    return str(X.dtype) if kinds is None else [str(kind) for kind in kinds]
+
+
+def read_alike(given: Any, queries: DaskQueries, raw: bool) -> DaskQueries:
+    """Other queries on the same workers, with the same features and numbering of groups."""
+    if not isinstance(given, Mapping) or not set(_NEEDED) <= set(given):
+        raise InputError(
+            f"{type(given).__name__} cannot be used beside Dask collections. Give a mapping with "
+            "X, y, qid and sensitive_features as Dask collections."
+        )
+    if not is_dask(given["y"]):
+        raise InputError("y is no Dask collection, but the training data are. Give both alike.")
+    held = DaskQueries.from_collections(queries.client, raw=raw, groups=queries.groups, **given)
+    if held.n_features != queries.n_features:
+        raise InputError(
+            f"X has {held.n_features} features, but the training data has {queries.n_features}."
+        )
+    return held
+
+
+def lazy_scores(model: Any, X: Any) -> Any:
+    """The scores of a Dask collection, as a Dask array that is not computed yet."""
+    import dask
+
+    carried = dask.delayed(model, pure=False)
+    if hasattr(X, "map_partitions"):
+        return X.map_partitions(_scores_of_frame, carried, meta=("score", "f8")).values
+    whole = X.rechunk({1: -1}) if X.ndim == 2 else X
+    return whole.map_blocks(_scores_of_block, carried, drop_axis=1, dtype=np.float64)
+
+
+def _scores_of_frame(X: Any, model: Any) -> Any:
+    import pandas as pd
+
+    return pd.Series(_scores_of_block(X, model), index=X.index, name="score")
+
+
+def _scores_of_block(X: Any, model: Any) -> NDArray[np.float64]:
+    if not len(X):
+        return np.empty(0)
+    return np.asarray(model.predict(X), dtype=np.float64)
