@@ -29,7 +29,7 @@ LAYERS = [
     {"distributed", "distributed.collections"},
     {"metrics", "constraints", "rankers.base", "rankers._estimators", "rankers._products"},
     {"distributed.rounds"},
-    {"rankers._boosting", "rankers._linear_data"},
+    {"rankers._boosting", "rankers._linear_data", "rankers._streams"},
     {"solvers", "rankers.linear", "rankers.catboost", "figures", "exports"},
     {"rankers.lightgbm", "rankers.xgboost", "rankers.torch", "rankers.newton", "schedules"},
     {"rankers.adapters", "algorithm", "figure_tables", "frontier_plots"},

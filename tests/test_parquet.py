@@ -1,5 +1,6 @@
 """Features in Parquet files: what is trained, predicted and audited on them is as in memory."""
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 from pairity import FairRanker, LinearRanker, Queries, audit, parquet_features
 from pairity.datasets import make_biased_ranking, read_parquet
-from pairity.rankers import _linear_data
+from pairity.exceptions import PairityWarning
+from pairity.rankers import _linear_data, _streams
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -122,3 +124,29 @@ def test_parts_are_views(both):
     for ours, theirs in halves:
         assert isinstance(ours.X, parquet_features.ParquetFeatures)
         assert same(ours, theirs)
+
+
+# --- boosters ------------------------------------------------------------------------------------
+
+
+def booster(name, **settings):
+    if name == "lightgbm":
+        lightgbm = pytest.importorskip("lightgbm")
+        return lightgbm.LGBMRanker(n_estimators=20, min_child_samples=5, n_jobs=1, **settings)
+    xgboost = pytest.importorskip("xgboost")
+    return xgboost.XGBRanker(n_estimators=20, max_depth=3, n_jobs=1, **settings)
+
+
+@pytest.mark.parametrize("settings", [{}, {"validation": 0.3}, {"schedule": "retrain"}])
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost", "xgboost on disk"])
+def test_boosters_are_the_same(both, name, settings, monkeypatch):
+    if name == "xgboost on disk":
+        monkeypatch.setattr(_streams, "_BINS_IN_MEMORY", 0)
+    streamed, queries = both
+    settings = {"constraint": "statistical", "tolerance": 0.1, "random_state": 0, **settings}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PairityWarning)
+        ours = FairRanker(booster(name), **settings).fit(**streamed)
+        theirs = FairRanker(booster(name), **settings).fit(**queries)
+    np.testing.assert_allclose(ours.predict(streamed.X), theirs.predict(queries.X), atol=1e-6)
+    np.testing.assert_allclose(ours.pair_weights_.table, theirs.pair_weights_.table, atol=1e-9)

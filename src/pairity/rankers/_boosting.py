@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Self
@@ -412,7 +412,7 @@ def build_once(
         ordered, rows = queries.by_query()
         data = make(ordered, None)
         evaluation = [make(held, data) for held in held_out]
-        return Binned(data, evaluation, replace(ordered, X=None), rows, sets)
+        return Binned(data, evaluation, ordered.between(0, ordered.n_queries), rows, sets)
 
     size = current().size
     if size > 1 and add_up(queries.has_cached(engine, given)) < size:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from pairity.exceptions import InputError
 from pairity.losses import LambdaRank, Loss, as_loss
 from pairity.manifests import Entry, encode
+from pairity.parquet_features import ParquetFeatures
 from pairity.peers import current
 from pairity.queries import Queries
 from pairity.rankers._boosting import (
@@ -34,6 +36,8 @@ from pairity.rankers._boosting import (
     refuse_unknown,
     unreadable,
 )
+from pairity.rankers._estimators import predict_in_blocks
+from pairity.rankers._streams import as_sequence
 from pairity.threads import at_most
 
 _FIT_PARAMETERS = (
@@ -275,8 +279,12 @@ def _binned(
     }  # fmt: skip
 
     def make(ordered: Queries, reference: Any) -> Any:
+        source = _readable(ordered.X)
+        if isinstance(source, ParquetFeatures):
+            options.setdefault("feature_name", list(source.names))
+            source = as_sequence(lgb, source)
         data = lgb.Dataset(
-            _readable(ordered.X), ordered.y, group=query_sizes(ordered), reference=reference,
+            source, ordered.y, group=query_sizes(ordered), reference=reference,
             params=params, **options,
         )  # fmt: skip
         return data if current().network else data.construct()  # the booster connects peers first
@@ -290,9 +298,10 @@ def _measured(measured_on: Queries, n_threads: int) -> Measured:
     features = _readable(measured_on.X)
 
     def predict(booster: Any, first: int) -> Any:
-        return booster.predict(
-            features, start_iteration=first, num_iteration=-1, num_threads=n_threads
-        )
+        options = {"start_iteration": first, "num_iteration": -1, "num_threads": n_threads}
+        if isinstance(features, ParquetFeatures):
+            return predict_in_blocks(partial(booster.predict, **options), features, raw=True)
+        return booster.predict(features, **options)
 
     return Measured(measured_on.n_items, lambda booster: booster.current_iteration(), predict)
 

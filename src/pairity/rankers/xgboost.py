@@ -13,6 +13,7 @@ from pairity.columns import show
 from pairity.exceptions import InputError
 from pairity.losses import LambdaRank, Logistic, Loss, as_loss
 from pairity.manifests import Entry, encode
+from pairity.parquet_features import ParquetFeatures
 from pairity.peers import current
 from pairity.queries import Queries
 from pairity.rankers._boosting import (
@@ -32,6 +33,8 @@ from pairity.rankers._boosting import (
     refuse_unknown,
     unreadable,
 )
+from pairity.rankers._estimators import predict_in_blocks
+from pairity.rankers._streams import as_quantiles
 from pairity.threads import at_most
 
 _FIT_PARAMETERS = ("eval_set", "eval_qid", "eval_group", "verbose")
@@ -260,7 +263,15 @@ def _binned(
 
     def make(ordered: Queries, reference: Any) -> Any:
         source, given = readable(ordered.X), {"label": ordered.y, "group": query_sizes(ordered)}
-        if histogram:
+        if isinstance(source, ParquetFeatures):
+            if not histogram:
+                raise InputError(
+                    "XGBoost trains on features in files by histograms only. Use booster='gbtree' "
+                    "and tree_method='hist'."
+                )
+            data = as_quantiles(xgb, source, reference, **options)
+            data.set_info(**given)
+        elif histogram:
             data = xgb.QuantileDMatrix(source, ref=reference, **given, **options)
         else:
             data = xgb.DMatrix(source, **given, **options)
@@ -276,17 +287,27 @@ def _binned(
 
 def _measured(xgb: Any, measured_on: Queries, reading: dict[str, Any]) -> Measured:
     """The scores of other items as training goes on, without the base score."""
-    nothing = np.zeros(measured_on.n_items)
-    data = xgb.DMatrix(readable(measured_on.X), base_margin=nothing, **reading)
+    features = readable(measured_on.X)
+
+    def read(X: Any) -> Any:
+        return xgb.DMatrix(X, base_margin=np.zeros(X.shape[0]), **reading)
+
+    data = None if isinstance(features, ParquetFeatures) else read(features)
 
     def count(booster: Any) -> int:
         return int(booster.num_boosted_rounds())
 
     def predict(booster: Any, first: int) -> Any:
         trees = (first, count(booster))
-        return booster.predict(
-            data, output_margin=True, iteration_range=trees, validate_features=False
-        )
+
+        def score(data: Any) -> Any:
+            return booster.predict(
+                data, output_margin=True, iteration_range=trees, validate_features=False
+            )
+
+        if data is None:
+            return predict_in_blocks(lambda block: score(read(block)), features, raw=True)
+        return score(data)
 
     return Measured(measured_on.n_items, count, predict)
 
