@@ -1,7 +1,6 @@
 """The command: a table in, a model and figures out; one clear error for whatever is wrong."""
 
 import csv
-import gzip
 import json
 
 import numpy as np
@@ -11,7 +10,6 @@ import pairity
 from pairity import FairRanker
 from pairity.cli import main
 from pairity.datasets import make_biased_ranking
-from pairity.exceptions import InputError
 from pairity.tables import read_table
 
 ROLES = ["--label", "hired", "--query", "search", "--group", "gender"]
@@ -180,76 +178,6 @@ def test_what_cannot_be_trained(jobs, tmp_path, capsys, arguments, message):
     assert main(["train", str(jobs), *ROLES, *arguments, "--output", str(out)]) == 2
     assert re.search(message, capsys.readouterr().err, re.DOTALL)
     assert not out.exists()
-
-
-# --- files ----------------------------------------------------------------------------------------
-
-
-def test_formats_hold_the_same_table(jobs, tmp_path):
-    want = read_table(jobs)
-    zipped = tmp_path / "jobs.csv.gz"
-    zipped.write_bytes(gzip.compress(jobs.read_bytes()))
-    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    from pyarrow import feather, parquet
-
-    arrow = pa.table({name: column.tolist() for name, column in want.columns.items()})
-    parquet.write_table(arrow, tmp_path / "jobs.parquet")
-    feather.write_feather(arrow, tmp_path / "jobs.feather")
-    for name in ("jobs.csv.gz", "jobs.parquet", "jobs.feather"):
-        got = read_table(tmp_path / name)
-        assert list(got.columns) == list(want.columns)
-        for column in want.columns:
-            assert got[column].tolist() == want[column].tolist()
-
-
-def test_kinds_of_columns(tmp_path):
-    path = tmp_path / "table.csv"
-    path.write_text('\ufeffwhole,number,word,gap\n1,0.5,a,1\n-2,1e3,"b, c",\n3,NaN,,2.5\n')
-    table = read_table(path)
-    assert table["whole"].tolist() == [1, -2, 3]
-    assert table["number"].tolist()[:2] == [0.5, 1000.0]
-    assert np.isnan(table["number"][2])
-    assert table["word"].tolist() == ["a", "b, c", None]
-    assert np.isnan(table["gap"][1])
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("a.csv", b"", "a column without a name"),
-        ("a.csv", b"x,y\n", "has no rows"),
-        ("a.csv", b"x,x\n1,2\n", "two columns named 'x'"),
-        ("a.csv", b"x,\n1,2\n", "a column without a name"),
-        ("a.csv", b"x,y\n1,2\n3\n", "Line 3 of .* has 1 entries, the header 2"),
-        ("a.csv", b"x,y\n1,\xff\n", "not UTF-8 after line"),
-        ("a.csv", b'x,y\n1,"2\n', "cannot be read: unexpected end of data"),
-        ("a.csv", b"x\n" + b"9" * 2_000_000, "field larger than field limit"),
-        ("a.csv.gz", b"\x1f\x8b\x08\x00broken", "cannot be read"),
-        ("a.xyz", b"x\n1\n", "cannot be told from its name"),
-        ("a", b"x\n1\n", "cannot be told from its name"),
-    ],
-)
-def test_files_that_are_no_tables(tmp_path, name, content, message):
-    path = tmp_path / name
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=message):
-        read_table(path)
-
-
-@pytest.mark.parametrize("name", ["a.parquet", "a.feather"])
-def test_broken_arrow_files(tmp_path, name):
-    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    path = tmp_path / name
-    path.write_bytes(b"PAR1 not really")
-    with pytest.raises(InputError, match="is not a readable"):
-        read_table(path)
-
-
-def test_no_file(tmp_path):
-    with pytest.raises(InputError, match="is not there"):
-        read_table(tmp_path / "nothing.csv")
-    with pytest.raises(InputError, match="is a folder"):
-        read_table(tmp_path)
 
 
 def test_help(capsys):

@@ -31,7 +31,7 @@ MOST_COLUMNS = 100_000
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _LONGEST_FIELD = 1_000_000
-_BLOCK = 8192  # rows whose text is held at a time
+_BLOCK = 1024  # rows whose text is held at a time
 _REMEMBERED = 50_000  # words of a column that are kept once however often they stand there
 _MISSING = ("", "NA", "NaN", "nan", "null", "None")
 _LETOR = re.compile(r"\s*[-+.\deE]+\s+(qid:\d+\s+)?\d+:\S")
@@ -363,7 +363,7 @@ def _numbers(entries: Sequence[str]) -> Column | None:
             numbers = np.array([np.nan if e.strip() in _MISSING else float(e) for e in entries])
         except ValueError:
             return None
-    if not _is_plain(entries) or (np.abs(numbers).max(initial=0.0) >= 2**63 and _are_ids(entries)):
+    if not _is_plain(entries) or ((np.abs(numbers) >= 2**63).any() and _are_ids(entries)):
         return None
     return numbers
 
