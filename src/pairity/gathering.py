@@ -18,39 +18,29 @@ from pairity.algorithm import make_weigher
 from pairity.audits import Audit, audit, name_constraints
 from pairity.cautions import with_cautions
 from pairity.columns import as_numbers
-from pairity.constraints import CATALOGUE, Constraint, Contrasts, PairwiseConstraint, as_constraint
+from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.digests import digest
 from pairity.evidence import (
     HELD_OUT,
     Candidate,
-    Change,
     Evidence,
-    Item,
     RoundSeen,
-    ShownQuery,
     Table,
 )
 from pairity.exceptions import InputError
 from pairity.fair_ranker import FairRanker
-from pairity.figures import (
-    NAN,
-    Estimate,
-    Measure,
-    Support,
-    means,
-    resampled_weights,
-    violation,
-)
+from pairity.figures import Support
 from pairity.frontiers import Frontier
-from pairity.metrics.positions import Positions, ratio
-from pairity.pairs import cell_counts, cell_sums
+from pairity.observing import (
+    BINS,
+    Observed,
+    choose_queries,
+    list_queries,
+    position_shares,
+    top_rows,
+)
 from pairity.queries import Queries
 
-TOP = 10
-POSITIONS = 20
-SHOWN_QUERIES = 20
-_BINS = tuple(float(edge) for edge in np.round(np.linspace(-1.0, 1.0, 22), 10))
-_AT_ONCE = 64  # queries whose violations are computed together
 _LEFT_OUT = (
     "average_precision", "awrf", "ndkl", "exposure_trec", "exposure_to_merit", "click_to_merit",
 )  # fmt: skip
@@ -137,12 +127,12 @@ def gather(
     if model is not None and held[last].weights is None:
         held[last] = replace(held[last], weights=model.pair_weights_.table)
     label, constraints = _constraints(chosen)
-    measuring = _Measuring(
+    observed = Observed(
         queries, chosen, label, held[first].scores, confidence, n_resamples, random_state
     )
-    shown = _shown_queries(queries, measuring.gaps(held[first].scores))
-    tops = {name: _tops(queries, each.scores, shown) for name, each in held.items()}
-    listed = _listed(queries, measuring, shown, tops, items)
+    shown = choose_queries(queries, observed.gaps(held[first].scores))
+    tops = {name: top_rows(queries, each.scores, shown) for name, each in held.items()}
+    listed = list_queries(queries, observed, shown, tops, items)
     candidates = []
     for name, each in held.items():
         result = (audits or {}).get(name) or audit(
@@ -160,10 +150,10 @@ def gather(
                 needs_group=each.needs_group,
                 figures=_figures(result),
                 audit=_trimmed(result, label),
-                changes=() if name == first else measuring.changes(each.scores),
+                changes=() if name == first else observed.changes(each.scores),
                 weights=None if each.weights is None else _table(each.weights),
-                positions=_table(_positions(queries, each.scores)),
-                histogram=measuring.histogram(each.scores),
+                positions=_table(position_shares(queries, each.scores)),
+                histogram=observed.histogram(each.scores),
                 tops=tuple(map(tuple, rows)),
                 scores=_table(each.scores[list(top)] for top in tops[name]),
                 note=each.note,
@@ -183,7 +173,7 @@ def gather(
         candidates=tuple(candidates),
         before=list(held).index(first),
         after=list(held).index(last),
-        bins=_BINS if measuring.pairwise else (),
+        bins=BINS if observed.pairwise else (),
         queries=tuple(query.shown for query in listed),
         n_queries=queries.n_queries,
         rounds=() if model is None else _rounds(model),
@@ -233,7 +223,7 @@ def gather_training(
     rankers = {
         "plain": Scored(plain.predict(test.X)),
         **along_path(model, train, test, shares),
-        "reweighted": Scored(model.predict(test.X)),
+        "reweighted": Scored(model.predict(test.X), method="reweighted"),
     }
     told = {**(provenance or {}), **_provenance(model, train, test)}
     return gather(test, rankers, model=model, provenance=told, **options)
@@ -387,160 +377,6 @@ def widest_gap(candidate: Candidate, label: str) -> tuple[str, ...]:
     widest = max(known, key=lambda gap: abs(gap.value))
     ends = (str(widest.group), str(widest.other))
     return ends if widest.value >= 0 else ends[::-1]
-
-
-# --- what is measured beyond an audit ----------------------------------------------------------
-
-
-class _Measuring:
-    """What is measured of every ranker alike, against the first."""
-
-    def __init__(
-        self, queries: Queries, constraint: Constraint, label: str, first: Array,
-        confidence: float, n_resamples: int, random_state: int,
-    ) -> None:  # fmt: skip
-        self.queries, self.constraint, self.label, self.first = queries, constraint, label, first
-        self.confidence, self.n_resamples = confidence, n_resamples
-        self.random_state = random_state
-        self.support = Support(queries)
-        self.pairwise = isinstance(constraint, PairwiseConstraint)
-        delta = constraint.violation(queries, first)
-        self.contrasts = Contrasts.of(delta)
-        gaps = self.contrasts.gaps(delta)
-        self.widest = int(np.abs(gaps).argmax()) if len(gaps) else -1
-        self.sign = -1.0 if self.widest >= 0 and gaps[self.widest] < 0 else 1.0
-        self.estimates = self._estimates(first)
-
-    def _estimates(self, scores: Array) -> tuple[Estimate, Estimate]:
-        right = cell_sums(scores, self.queries).sum(axis=(1, 2))
-        auc = ratio(right, cell_counts(self.queries).sum(axis=(1, 2)))
-        return (
-            violation(self.constraint, self.label, self.queries, scores, self.support),
-            means([Measure("auc", auc)], self.queries, self.support),
-        )
-
-    def changes(self, scores: Array) -> tuple[Change, ...]:
-        """Of violation and AUC, with intervals from resampling both rankers' queries alike."""
-        ours = self._estimates(scores)
-        found = []
-        for name, mine, theirs in zip(("violation", "auc"), ours, self.estimates, strict=True):
-            change = Change(name, float(mine.values[0] - theirs.values[0]))
-            if mine.resample is not None and theirs.resample is not None and self.n_resamples:
-                draws = resampled_weights(
-                    self.queries.weight_of_query, self.n_resamples, self.random_state
-                )
-                moved = [
-                    (mine.resample(weight) - theirs.resample(weight))[:, 0] for weight in draws
-                ]
-                if moved:
-                    change = _interval(change, np.concatenate(moved), self.confidence)
-            found.append(change)
-        return tuple(found)
-
-    def gaps(self, scores: Array) -> Array:
-        """The signed gap of each query, between the groups of the first ranker's largest one."""
-        queries, constraint = self.queries, self.constraint
-        if not isinstance(constraint, PairwiseConstraint) or self.widest < 0:
-            return np.full(queries.n_queries, NAN)
-        sums, counts = constraint.sums(queries, scores), constraint.counts(queries)
-        found = []
-        for begin in range(0, queries.n_queries, _AT_ONCE):
-            part = slice(begin, begin + _AT_ONCE)
-            alone = np.eye(len(sums[part]))
-            delta = constraint.from_sums(sums[part], counts[part], alone, queries.groups)
-            found.append(self.sign * self.contrasts.gaps(delta)[:, self.widest])
-        return np.concatenate(found)
-
-    def histogram(self, scores: Array) -> tuple[int, ...]:
-        """Numbers of queries by their signed gap."""
-        if not self.pairwise:
-            return ()
-        gaps = self.gaps(scores)
-        counts, _ = np.histogram(np.clip(gaps[~np.isnan(gaps)], -1.0, 1.0), bins=_BINS)
-        return tuple(counts.tolist())
-
-
-def _interval(change: Change, moved: Array, confidence: float) -> Change:
-    moved = moved[~np.isnan(moved)]
-    if not len(moved):
-        return change
-    low, high = np.quantile(moved, [0.5 - confidence / 2, 0.5 + confidence / 2])
-    return replace(change, low=float(low), high=float(high), lower=float(np.mean(moved < 0.0)))
-
-
-def _positions(queries: Queries, scores: Array) -> Array:
-    """By group, its share of each of the first positions, ties being broken at random."""
-    places = Positions.of(queries, scores)
-    longest = int(np.bincount(queries.query).max())
-    last = min(POSITIONS, longest)
-    use = places.rank <= last
-    weight = queries.weight_of_query[queries.query[places.order]][use]
-    at = places.rank[use] - 1
-    total = np.bincount(at, weight, last)
-    shares = np.full((queries.n_groups, last), NAN)
-    for k in range(queries.n_groups):
-        member = places.share((queries.group == k)[places.order])[places.order]
-        held = np.bincount(at, weight * member[use], last)
-        np.divide(held, total, out=shares[k], where=total > 0)
-    return shares
-
-
-# --- rankings to look at -----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class _Listed:
-    shown: ShownQuery
-    rows: list[int]
-
-
-def _shown_queries(queries: Queries, gaps: Array) -> list[int]:
-    """Some queries, from the one with the first ranker's largest gap to that with the smallest."""
-    known = np.flatnonzero(~np.isnan(gaps))
-    if not len(known):
-        known, gaps = np.arange(queries.n_queries), np.zeros(queries.n_queries)
-    order = known[np.argsort(-gaps[known], kind="stable")]
-    at = np.unique(np.linspace(0, len(order) - 1, min(SHOWN_QUERIES, len(order))).round())
-    return [int(order[int(each)]) for each in at]
-
-
-def _tops(queries: Queries, scores: Array, shown: Sequence[int]) -> list[list[int]]:
-    """The rows of each query's first items."""
-    found = []
-    for query in shown:
-        rows = np.flatnonzero(queries.query == query)
-        order = np.argsort(-scores[rows], kind="stable")
-        found.append(rows[order[:TOP]].tolist())
-    return found
-
-
-def _listed(
-    queries: Queries, measuring: _Measuring, shown: Sequence[int],
-    tops: Mapping[str, list[list[int]]], items: Sequence[Any] | None,
-) -> list[_Listed]:  # fmt: skip
-    """The queries that are shown, with all items that somebody ranks at the top."""
-    if items is not None and len(items) != queries.n_items:
-        raise InputError(f"There are {queries.n_items} items, but {len(items)} names of items.")
-    first = measuring.first
-    gaps = measuring.gaps(first)
-    found = []
-    for at, query in enumerate(shown):
-        inside = np.flatnonzero(queries.query == query)
-        order = inside[np.argsort(-first[inside], kind="stable")]
-        rank = {int(row): place + 1 for place, row in enumerate(order)}
-        rows = list(dict.fromkeys(row for each in tops.values() for row in each[at]))
-        listed = tuple(
-            Item(
-                name=f"row {row + 1}" if items is None else str(items[row]),
-                group=int(queries.group[row]) if queries.group[row] < queries.n_groups else -1,
-                label=float(queries.y[row]),
-                rank=rank[row],
-            )
-            for row in rows
-        )
-        name = str(queries.query_ids[query])
-        found.append(_Listed(ShownQuery(name, len(inside), float(gaps[query]), listed), rows))
-    return found
 
 
 # --- from what is there already -------------------------------------------------------------------

@@ -66,10 +66,12 @@ def named(name: str, width: int = 40) -> Html:
 def table(
     header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption: Any = None, **attributes: Any
 ) -> Html:
-    """A table whose first column names its rows."""
+    """A table whose first column names its rows; a row may be an element already."""
     head = tag("tr", *(tag("th", cell, scope="col") for cell in header))
     body = [
-        tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:]))
+        row
+        if isinstance(row, Html)
+        else tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:]))
         for row in rows
     ]
     title = () if caption is None else (tag("caption", caption),)

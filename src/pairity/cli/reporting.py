@@ -44,8 +44,8 @@ def add_to(commands: Any) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Read, draw, write."""
-    from pairity.evidence import together
     from pairity.files import require_place
+    from pairity.merging import together
     from pairity.reports import Report
 
     require_place(Path(given.output))

@@ -97,14 +97,17 @@ def _frontier(evidence: Evidence) -> Any:
         "frontier", "disparity (violation), 0 is even", "accuracy (AUC)",
         tools=[hover, models.TapTool()],
     )  # fmt: skip
-    path = [
-        row for row, each in zip(rows, evidence.candidates, strict=True)
-        if each.weights is not None or each is evidence.candidates[evidence.before]
-    ]  # fmt: skip
-    figure.line(
-        [row["x"] for row in path], [row["y"] for row in path], line_color="#888888",
-        line_dash="dotted", line_width=1.5,
-    )  # fmt: skip
+    first = rows[evidence.before]
+    for method in styles:
+        path = [
+            row
+            for row, each in zip(rows, evidence.candidates, strict=True)
+            if each.method == method and each.weights is not None
+        ]
+        figure.line(
+            [row["x"] for row in (first, *path)], [row["y"] for row in (first, *path)],
+            line_color="#888888", line_dash="dotted", line_width=1.5,
+        )  # fmt: skip
     style = {"source": source, "line_color": "colour", "line_alpha": 0.55, "line_width": 1.5}
     figure.segment("x_low", "y", "x_high", "y", **style)
     figure.segment("x", "y_low", "x", "y_high", **style)

@@ -314,11 +314,16 @@ def _top(
     rows = []
     for place, item_at in enumerate(candidate.tops[at], start=1):
         item = query.items[item_at]
-        cells = [place, named(item.name, 28), group_name(evidence, item.group, 20)]
+        cells: list[Any] = [place, named(item.name, 28), group_name(evidence, item.group, 20)]
         cells.append(f"{item.label:g}")
         if moved:
             cells.append(_movement(item.rank - place, item.rank))
-        rows.append(cells)
+        first, *others = cells
+        colour = f"t{item.group % 8}" if item.group >= 0 else None
+        rows.append(
+            tag("tr", tag("th", first, scope="row"), *(tag("td", cell) for cell in others),
+                cls=colour)
+        )  # fmt: skip
     header = ["rank", "item", "group", "label", *(["moved"] if moved else [])]
     return table(header, rows, caption=title, cls="top")
 
