@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -36,6 +37,7 @@ from pairity.peers import add_up
 
 _KEYS = ("X", "y", "qid", "sensitive_features", "sample_weight", "query_weight")
 _MANY = 10_000  # ids; from here it pays to sort text with NumPy
+_SORTED_AT_ONCE = 250_000  # rows, so that what sorting needs besides stays small
 _LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100
 
 T = TypeVar("T")
@@ -221,26 +223,38 @@ class Queries(Mapping[str, Any]):
     @cached_property
     def layout(self) -> Layout:
         """How kernels walk the pairs: see `Layout`."""
-        order = np.lexsort((self.group, -self.y, self.query)).astype(np.int64)
-        query, labels, code = self.query[order], self.y[order], self.group[order]
-        bounds = np.searchsorted(query, np.arange(self.n_queries + 1)).astype(np.int64)
-        begins = np.r_[True, (query[1:] != query[:-1]) | (labels[1:] != labels[:-1])]
-        run = np.cumsum(begins) - 1
-        ends = np.r_[np.flatnonzero(begins)[1:], len(order)]
-        first = bounds[query]
-        level = run[bounds[query + 1] - 1] - run
-        by_group = np.lexsort((code, query)) - first
+        sizes = np.bincount(self.query, minlength=self.n_queries)
+        bounds = np.r_[0, np.cumsum(sizes)].astype(np.int64)
+        order = np.arange(self.n_items)
+        if not (self.query[1:] >= self.query[:-1]).all():
+            order = np.argsort(self.query, kind="stable")
+        start, level, code, by_group = np.empty((4, self.n_items), dtype=np.int32)
+        marks = np.arange(0, self.n_items, _SORTED_AT_ONCE)[1:]
+        cuts = np.unique(np.r_[0, bounds[np.searchsorted(bounds, marks)], self.n_items])
+        for low, high in pairwise(cuts.tolist()):
+            part = slice(low, high)
+            rows = order[part]
+            rows = rows[np.lexsort((self.group[rows], -self.y[rows], self.query[rows]))]
+            query, labels = self.query[rows], self.y[rows]
+            order[part], code[part] = rows, self.group[rows]
+            begins = np.r_[True, (query[1:] != query[:-1]) | (labels[1:] != labels[:-1])]
+            run = np.cumsum(begins) - 1
+            ends = np.r_[np.flatnonzero(begins)[1:], len(rows)]
+            first = bounds[query] - low
+            start[part] = ends[run] - first
+            level[part] = run[bounds[query + 1] - 1 - low] - run
+            by_group[part] = np.lexsort((code[part], query)) - first
         weight = np.ones(len(order)) if self.item_weight is None else self.item_weight[order]
         return Layout(
             order=order,
             bounds=bounds,
-            start=(ends[run] - first).astype(np.int32),
-            level=level.astype(np.int32),
-            code=code.astype(np.int32),
-            by_group=by_group.astype(np.int32),
+            start=start,
+            level=level,
+            code=code,
+            by_group=by_group,
             weight=np.ascontiguousarray(weight, dtype=np.float64),
             uniform=self.item_weight is None,
-            longest=int(np.diff(bounds).max(initial=0)),
+            longest=int(sizes.max(initial=0)),
         )
 
     @cached_property
