@@ -257,7 +257,7 @@ class Scripted:
 
     def run(self, solver, n_rounds, tolerance=1e-3):
         pattern = np.array([[np.nan, 0.0], [0.0, np.nan]])
-        lambda_, state = np.zeros((2, 2)), solver.start(pattern, np.ones((2, 2)))
+        lambda_, state = np.zeros((2, 2)), solver.start(pattern, np.ones((2, 2)), tolerance)
         for _ in range(n_rounds):
             gap = self.gap(lambda_[0, 1])
             self.seen.append((lambda_[0, 1], gap))
@@ -294,6 +294,28 @@ def test_damped_closes_in_on_a_jump_instead_of_crossing_it_for_ever():
 def test_damped_gives_up_where_nothing_moves():
     seen = Scripted(lambda x: 0.2).run(DampedStep(), 50)
     assert len(seen) < 15
+
+
+@pytest.mark.parametrize("slope", [0.1, 0.5, 3.0])
+def test_damped_uses_a_wide_tolerance_instead_of_crossing_it(slope):
+    seen = Scripted(lambda x: slope * (x + 1.0)).run(
+        DampedStep(inside=0.02 * slope), 50, 0.2 * slope
+    )
+    assert 0.1 * slope < seen[-1][1] <= 0.2 * slope
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_a_wide_tolerance_costs_less_utility(n_groups):
+    queries = make_biased_ranking(
+        100, 30, n_groups=n_groups, strength=1.0, separation=2.0, random_state=1
+    ).queries()
+    plain = FairRanker(LinearRanker(), "statistical", max_rounds=0).fit(**queries).history_[0]
+    wide, narrow = (
+        FairRanker(LinearRanker(), "statistical", tolerance=tolerance).fit(**queries)
+        for tolerance in (0.6 * plain.worst, 0.1 * plain.worst)
+    )
+    assert narrow.violation_ < wide.violation_ <= 0.6 * plain.worst
+    assert plain.auc > wide.history_[-1].auc > narrow.history_[-1].auc
 
 
 def test_foresight_is_what_retraining_brings():

@@ -5,6 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.optimize import minimize
+from scipy.special import expit
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info
 
@@ -45,6 +48,27 @@ def test_equals_logistic_regression_on_difference_vectors(weighted):
     both = np.r_[differences, -differences]  # it wants two classes
     theirs.fit(both, np.repeat([1, 0], len(i)), sample_weight=np.tile(weight / 2, 2))
     np.testing.assert_allclose(ours.coef_ * scale, theirs.coef_[0], atol=1e-6)
+
+
+def test_a_margin_is_that_of_the_loss_on_explicit_pairs():
+    queries, table, alpha = data(), some_table(), 1e-3
+    ours = LinearRanker(alpha=alpha, margin=1.5, **TIGHT).fit_pairs(queries, table)
+    i, j = (np.concatenate(part) for part in zip(*iter_pairs(queries), strict=True))
+    scale = queries.X.std(axis=0)
+    differences = (queries.X[i] - queries.X[j]) / scale
+    weight = table[queries.group[i], queries.group[j]]
+    weight = weight / weight.sum()
+    ahead = 1.5 * (queries.y[i] - queries.y[j])  # every query has the labels 0, 1 and 2
+
+    def loss(beta):
+        lost = ahead - differences @ beta
+        gradient = -differences.T @ (weight * expit(lost)) + alpha * beta
+        return weight @ np.logaddexp(0.0, lost) + 0.5 * alpha * beta @ beta, gradient
+
+    found = minimize(loss, np.zeros(6), jac=True, options={"gtol": 1e-9})
+    np.testing.assert_allclose(ours.coef_ * scale, found.x, atol=1e-6)
+    np.testing.assert_allclose(ours.loss_, found.fun, rtol=1e-10)
+    assert np.unique(queries.y).tolist() == [0.0, 1.0, 2.0]
 
 
 @pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array, sp.coo_matrix])
@@ -140,13 +164,15 @@ def test_constant_and_collinear_features_are_harmless():
     np.testing.assert_allclose(wide.coef_[0] + wide.coef_[7], plain.coef_[0], rtol=1e-2)
 
 
-def test_the_response_is_the_derivative_of_the_fit():
+@pytest.mark.parametrize("margin", [0.0, 2.0])
+def test_the_response_is_the_derivative_of_the_fit(margin):
     queries, table = data(200), some_table()
-    model = LinearRanker(**TIGHT).fit_pairs(queries, table)
+    ranker = LinearRanker(margin=margin, **TIGHT)
+    model = clone(ranker).fit_pairs(queries, table)
     change = np.random.default_rng(1).normal(size=(3, 3))
     step = 1e-4
-    up = LinearRanker(**TIGHT).fit_pairs(queries, table + step * change, previous=model)
-    down = LinearRanker(**TIGHT).fit_pairs(queries, table - step * change, previous=model)
+    up = clone(ranker).fit_pairs(queries, table + step * change, previous=model)
+    down = clone(ranker).fit_pairs(queries, table - step * change, previous=model)
     expected = queries.X @ (up.coef_ - down.coef_) / (2 * step)
     (ours,) = model.response(queries, table, change[None])
     inside = expected - np.bincount(queries.query, expected)[queries.query] / 25
@@ -164,6 +190,8 @@ def test_bad_input():
     queries = data()
     with pytest.raises(InputError, match=r"alpha is -1"):
         LinearRanker(alpha=-1).fit_pairs(queries, np.ones((3, 3)))
+    with pytest.raises(InputError, match=r"margin is -1"):
+        LinearRanker(margin=-1).fit_pairs(queries, np.ones((3, 3)))
     with pytest.raises(InputError, match="weigh 0"):
         LinearRanker().fit_pairs(queries, np.zeros((3, 3)))
     with pytest.raises(InputError, match="No query has two different labels"):

@@ -86,11 +86,12 @@ def test_is_what_it_is_in_memory(both):
 # --- LinearRanker --------------------------------------------------------------------------------
 
 
-def test_linear_fit_is_the_same(both):
+@pytest.mark.parametrize("margin", [0.0, 2.0])
+def test_linear_fit_is_the_same(both, margin):
     streamed, queries = both
     weights = np.array([[1.0, 0.4], [1.6, 0.9]])
-    ours = LinearRanker(tol=1e-8).fit_pairs(streamed, weights)
-    theirs = LinearRanker(tol=1e-8).fit_pairs(queries, weights)
+    ours = LinearRanker(margin=margin, tol=1e-8).fit_pairs(streamed, weights)
+    theirs = LinearRanker(margin=margin, tol=1e-8).fit_pairs(queries, weights)
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-9)
     assert ours.n_evaluations_ == theirs.n_evaluations_
     np.testing.assert_allclose(ours.predict(streamed.X), theirs.predict(queries.X), rtol=1e-9)

@@ -167,6 +167,7 @@ def newton(regressor, **params):
 
 CATALOGUE = {
     "linear": lambda: (LinearRanker(), plain_linear, {}),
+    "linear with a margin": lambda: (LinearRanker(margin=4.0), None, {}),
     "lightgbm": lambda: lightgbm("logistic"),
     "lightgbm lambdarank": lambda: lightgbm(None),
     "lightgbm hinge": lambda: lightgbm("hinge"),

@@ -62,6 +62,27 @@ def pairwise_logistic(
     return PairwiseLoss(float(losses.sum()), gradient, hessian)
 
 
+def handicapped(
+    scores: NDArray[np.float64], queries: Queries, margin: float
+) -> NDArray[np.float64]:
+    """Scores less a margin for each step of the label, by which pairs are to be won.
+
+    The logistic loss of these is log(1 + exp(margin - d)) where d = s_i - s_j and the labels are
+    a step apart: with a wide margin, a smooth hinge.
+    """
+    if margin == 0.0:
+        return scores
+    steps = queries.cached("label steps", None, lambda: _label_steps(queries))
+    return np.asarray(scores - margin * steps)
+
+
+def _label_steps(queries: Queries) -> NDArray[np.float64]:
+    """How many labels of its query are below an item's own."""
+    steps = np.empty(queries.n_items)
+    steps[queries.layout.order] = queries.layout.level
+    return steps
+
+
 def pairwise_hessian_product(
     scores: NDArray[np.float64], queries: Queries, table: ArrayLike, vector: NDArray[np.float64]
 ) -> NDArray[np.float64]:

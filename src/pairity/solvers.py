@@ -321,7 +321,11 @@ class _Search:
                 for share in (1.0, 0.6, 0.35, 0.2, 0.1)
             ]
             seen = [self.foreseen(point) for point in there]
-            least = int(np.argmin([self._largest(each) for each in seen]))
+            size = [
+                (self._largest(gap), np.abs(to - self.best).max())
+                for gap, to in zip(seen, there, strict=True)
+            ]
+            least = min(range(len(there)), key=size.__getitem__)  # of equals the nearest
             if self._largest(seen[least]) < self._largest(gaps):
                 at, gaps = there[least], seen[least]
                 if self._enough(gaps):

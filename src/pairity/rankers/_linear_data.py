@@ -20,6 +20,7 @@ from pairity.columns import Features, require_finite
 from pairity.exceptions import InputError
 from pairity.pairs import (
     cell_counts,
+    handicapped,
     pairwise_hessian_product,
     pairwise_logistic,
     total_weight,
@@ -41,8 +42,11 @@ class LinearData(Protocol):
     """Queries whose features are multiplied by coefficients, in the units of the features.
 
     Pairs are the preference pairs of the queries. A `table` is W of shape (n_groups, n_groups); a
-    pair with an item of unknown group weighs `fill`. Sums are over pairs and are not divided.
+    pair with an item of unknown group weighs `fill`. Sums are over pairs and are not divided. The
+    loss is logistic, of pairs to be won by `margin` (`pairs.handicapped`).
     """
+
+    margin: float
 
     @property
     def n_features(self) -> int:
@@ -78,20 +82,21 @@ class LinearData(Protocol):
         ...
 
 
-def linear_data(queries: Queries) -> LinearData:
+def linear_data(queries: Queries, margin: float = 0.0) -> LinearData:
     """What a linear fit asks, of these queries."""
     if queries.X is None:
         raise InputError("The queries have no features. Build them with X.")
     if isinstance(queries.X, ParquetFeatures):
-        return queries.cached("streamed", None, lambda: Streamed(queries))
-    return InMemory(queries)
+        return queries.cached("streamed", margin, lambda: Streamed(queries, margin))
+    return InMemory(queries, margin)
 
 
 class InMemory:
     """`LinearData` of queries whose features are a dense or sparse matrix in memory."""
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: Queries, margin: float = 0.0) -> None:
         self.queries = queries
+        self.margin = margin
         self.X: Features = queries.X
         self._last: tuple[Array, Array] | None = None
 
@@ -143,7 +148,8 @@ class InMemory:
     def _at(self, coef: Array) -> Array:
         """Scores, remembered: several sums are asked for at one place."""
         if self._last is None or not np.array_equal(self._last[0], coef):
-            self._last = coef.copy(), times(self.X, coef)
+            scores = handicapped(times(self.X, coef), self.queries, self.margin)
+            self._last = coef.copy(), scores
         return self._last[1]
 
 
@@ -154,8 +160,9 @@ class Streamed:
     of a block are done with before the next. Deviations and the sample take one pass together.
     """
 
-    def __init__(self, queries: Queries) -> None:
+    def __init__(self, queries: Queries, margin: float = 0.0) -> None:
         self.queries = queries
+        self.margin = margin
         self.X: ParquetFeatures = queries.X
         self.ordered = queries.by_query()[0]
         bounds = self.ordered.layout.bounds
@@ -181,7 +188,7 @@ class Streamed:
         """Loss and gradient."""
         loss, gradient = 0.0, np.zeros(self.n_features)
         for part, block in self._parts():
-            at = pairwise_logistic(block @ coef, part, table)
+            at = pairwise_logistic(self._of_block(block, coef, part), part, table)
             loss += at.loss
             gradient += at.gradient @ block
         return loss, gradient
@@ -190,7 +197,7 @@ class Streamed:
         """Gradients under several tables, in one pass."""
         found = np.zeros((len(tables), self.n_features))
         for part, block in self._parts():
-            scores = block @ coef
+            scores = self._of_block(block, coef, part)
             for at, table in enumerate(tables):
                 padded = part.pad(table, fill=fill)
                 pull = pairwise_logistic(scores, part, padded, with_loss=False).gradient
@@ -201,7 +208,8 @@ class Streamed:
         """Hessian times a direction."""
         product = np.zeros(self.n_features)
         for part, block in self._parts():
-            along = pairwise_hessian_product(block @ coef, part, table, block @ direction)
+            scores = self._of_block(block, coef, part)
+            along = pairwise_hessian_product(scores, part, table, block @ direction)
             product += along @ block
         return product
 
@@ -220,6 +228,10 @@ class Streamed:
         weigh = (cell_counts(self.queries) * self.queries.pad(table)).sum(axis=(1, 2)) > 0.0
         which = np.flatnonzero(weigh & (self.queries.weight_of_query > 0.0))
         return self.queries.take(which[:: -(-len(which) // part.n_queries)]).in_memory()
+
+    def _of_block(self, block: Array, coef: Array, part: Queries) -> Array:
+        """A block's scores, less the margin."""
+        return handicapped(block @ coef, part, self.margin)
 
     def _parts(self) -> Iterator[tuple[Queries, Array]]:
         """Blocks of whole queries and their features."""

@@ -19,7 +19,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from pairity.columns import Features
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
 from pairity.manifests import Entry, encode_number
-from pairity.pairs import pairwise_logistic, total_weight
+from pairity.pairs import handicapped, pairwise_logistic, total_weight
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._estimators import PairRanker
 from pairity.rankers._linear_data import MOST_WHITENED, LinearData, linear_data
@@ -35,17 +35,21 @@ class LinearRanker(PairRanker):
     .. math::
 
         \min_\beta \;
-        \frac{\sum W_{g_i g_j} \log(1 + e^{-\beta^\top (x_i - x_j)})}{\sum W_{g_i g_j}}
+        \frac{\sum W_{g_i g_j} \log(1 + e^{m - \beta^\top (x_i - x_j)})}{\sum W_{g_i g_j}}
         + \frac{\alpha}{2} \sum_f (\sigma_f \beta_f)^2
 
-    over the preference pairs (i, j), with σ_f the standard deviation of feature f, so that the
-    penalty is on standardised features while `coef_` is in the user's units. There is no
-    intercept: pairs do not see one.
+    over the preference pairs (i, j), with m the margin times the steps between their labels, and
+    σ_f the standard deviation of feature f, so that the penalty is on standardised features while
+    `coef_` is in the user's units. There is no intercept: pairs do not see one.
 
     Parameters
     ----------
     alpha : float, default=1e-4
         Strength of the L2 penalty.
+    margin : float, default=0.0
+        By how much the preferred item is to be ahead, for each label of the query from the other
+        item's up to its own. From about 4 on, the loss is nearly a hinge (Ranking SVM), which
+        minds pairs that are won by far or lost by far less than the logistic loss does.
     tol : float, default=1e-6
         The fit has converged when the gradient, in coordinates in which the Hessian is about the
         identity, is nowhere larger: the coefficients are then that close to the minimum, in
@@ -80,8 +84,16 @@ class LinearRanker(PairRanker):
     streams = True
     file_name = "ranker.npz"
 
-    def __init__(self, alpha: float = 1e-4, *, tol: float = 1e-6, max_iter: int = 1000) -> None:
+    def __init__(
+        self,
+        alpha: float = 1e-4,
+        *,
+        margin: float = 0.0,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+    ) -> None:
         self.alpha = alpha
+        self.margin = margin
         self.tol = tol
         self.max_iter = max_iter
 
@@ -89,7 +101,7 @@ class LinearRanker(PairRanker):
         self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
-        data = linear_data(queries)
+        data = linear_data(queries, self.margin)
         require_preferences(queries)
         return self.fit_data(data, table, previous=previous)
 
@@ -141,7 +153,7 @@ class LinearRanker(PairRanker):
         array of shape (n_changes, n_items)
         """
         with one_blas_thread:
-            data = linear_data(queries)
+            data = linear_data(queries, self.margin)
             problem = _Problem(data, table, self._scale, self.alpha)
             whitening = problem.whitening(self._beta)
             # Pairs of unknown group keep their weight: it does not move.
@@ -178,6 +190,9 @@ class LinearRanker(PairRanker):
         alpha: Any = self.alpha
         if not isinstance(alpha, Real) or not 0.0 <= float(alpha) < np.inf:
             raise InputError(f"alpha is {alpha!r}, but a penalty must be a number, 0 or more.")
+        margin: Any = self.margin
+        if not isinstance(margin, Real) or not 0.0 <= float(margin) < np.inf:
+            raise InputError(f"margin is {margin!r}, but it must be a number, 0 or more.")
         tol: Any = self.tol
         if not isinstance(tol, Real) or not 0.0 < float(tol) < np.inf:
             raise InputError(f"tol is {tol!r}; give a positive number such as 1e-6.")
@@ -237,7 +252,7 @@ class _Problem:
     def whitening(self, beta: NDArray[np.float64]) -> _Whitening:
         """Coordinates in which the Hessian at `beta` is about the identity."""
         sample = self.data.sample(self.table)
-        return _Whitening.of(sample, self.table, self.scale, self.alpha, beta)
+        return _Whitening.of(sample, self.table, self.scale, self.alpha, beta, self.data.margin)
 
     def solve(
         self,
@@ -278,6 +293,7 @@ class _Whitening:
         scale: NDArray[np.float64],
         alpha: float,
         beta: NDArray[np.float64],
+        margin: float,
     ) -> _Whitening:
         """Estimate the Hessian at `beta` from a part of the queries.
 
@@ -285,7 +301,7 @@ class _Whitening:
         with h the kernel's diagonal, which needs one pass and no pair of features.
         """
         n_features = len(scale)
-        scores = part.X @ (beta / scale)
+        scores = handicapped(part.X @ (beta / scale), part, margin)
         h = pairwise_logistic(scores, part, table, with_loss=False).hessian
         h /= total_weight(part, table)
         per_query = np.bincount(part.query, h, part.n_queries)
