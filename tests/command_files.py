@@ -12,10 +12,10 @@ from pairity.datasets import make_biased_ranking
 
 def write_files(folder):
     """Tables, LETOR and TREC files with the columns and names that the examples have."""
-    data = make_biased_ranking(40, 10, strength=2, separation=2, random_state=0)
+    data = make_biased_ranking(60, 16, strength=2, separation=2, random_state=0)
     rng = np.random.default_rng(0)
     ages = rng.integers(18, 66, len(data.y)).tolist()
-    groups = ["women" if name == "group 1" else "men" for name in data.sensitive_features]
+    groups = ["men" if name == "group 1" else "women" for name in data.sensitive_features]
     header = ["search_id", "age", "experience", "grades", "score", "gender", "hired"]
     features = data.X[:, :3].tolist()
     rows = [

@@ -12,7 +12,7 @@ import pytest
 from command_files import commands_in, write_files
 from pairity import contenders
 from pairity.baselines import lagrangian
-from pairity.cli import main, make_parser
+from pairity.cli import engines, main, make_parser
 from pairity.datasets import catalogue, files
 from pairity.paper import reproduction
 
@@ -64,7 +64,8 @@ def no_network(tmp_path, monkeypatch):
 
 @pytest.fixture
 def few_steps(monkeypatch):
-    """The Lagrangian's thousands of steps are its own tests' concern."""
+    """The Lagrangian's thousands of steps are its own tests' concern; trees grow on one thread."""
+    monkeypatch.setitem(engines._SILENT, "lightgbm", {"verbose": -1, "n_jobs": 1})
     monkeypatch.setattr(contenders, "lagrangian", partial(lagrangian, n_steps=30))
 
 
