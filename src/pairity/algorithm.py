@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +81,18 @@ class Round:
     worst: float
     auc: float
     seconds: float
+
+
+class Recorded(Protocol):
+    """Rounds kept as they end, and those that ended in an earlier run of the same fit."""
+
+    def ended(self, number: int, lambda_: Array | None) -> tuple[Round, Any] | None:
+        """A round that ended before, and its ranker."""
+        ...
+
+    def keep(self, ended: Round, model: Any) -> None:
+        """Keep a round and its ranker."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +244,7 @@ def reweight(
     schedule: str = "retrain",
     on_round: Callable[[Round], None] | None = None,
     fit_params: Mapping[str, Any] | None = None,
+    checkpoint: Recorded | None = None,
 ) -> Solution:
     """Algorithm 1 around any ranker.
 
@@ -248,6 +261,8 @@ def reweight(
         Told of every round as it ends.
     fit_params : mapping, optional
         Handed on to every fit of the ranker, such as an engine's evaluation sets.
+    checkpoint : Recorded, optional
+        Keeps rounds as they end; those that it has are not trained again.
 
     Notes
     -----
@@ -268,34 +283,31 @@ def reweight(
     best: tuple[Round, Any] | None = None
     outcome = Outcome.ROUNDS_EXHAUSTED if max_rounds else Outcome.NO_ROUNDS
     interleaved = schedule == "interleaved" and max_rounds > 0
+    params = dict(fit_params or {})
     number = 0
     try:
         for number in range(int(interleaved), max_rounds + 1):  # round 0 is the plain ranker
-            began = time.perf_counter()
-            fresh = clone(ranker, safe=False)
-            with _named_failures(fresh, number, max_rounds, lambda_):
-                if interleaved:
-                    ascent = DualAscent(constraint, target, weigher.table, lambda_, weigher.scale)
-                    fresh.fit_following(
-                        queries, ascent, measured_on=measured_on, **(fit_params or {})
-                    )
-                    lambda_ = ascent.lambda_
-                else:
-                    fresh.fit_pairs(
-                        queries, weigher.table(lambda_), previous=model, **(fit_params or {})
-                    )
-                model = fresh
-                scores = target.each(partial(scores_of, model))
-            violation = constraint.violation(target, scores)
-            if not np.isfinite(violation[np.isfinite(unranked)]).all():
-                raise ConstraintError(
-                    f"{constraint!r} compares other entries of these scores than of equal scores. "
-                    "Return NaN only where the data, whatever the scores, have nothing to compare."
-                )
-            ended = Round(
-                number, lambda_, violation, worst_gap(violation), mean_auc(scores, target),
-                time.perf_counter() - began,
-            )  # fmt: skip
+            settled = None if interleaved else lambda_
+            kept = None if checkpoint is None else checkpoint.ended(number, settled)
+            if kept is None:
+                began = time.perf_counter()
+                fresh = clone(ranker, safe=False)
+                with _named_failures(fresh, number, max_rounds, lambda_):
+                    if interleaved:
+                        follow = DualAscent(
+                            constraint, target, weigher.table, lambda_, weigher.scale
+                        )
+                        fresh.fit_following(queries, follow, measured_on=measured_on, **params)
+                        lambda_ = follow.lambda_
+                    else:
+                        fresh.fit_pairs(queries, weigher.table(lambda_), previous=model, **params)
+                    scores = target.each(partial(scores_of, fresh))
+                kept = _measured(number, lambda_, constraint, target, scores, began), fresh
+                if checkpoint is not None:
+                    checkpoint.keep(*kept)
+            ended, model = kept
+            lambda_, violation = ended.lambda_, ended.violation
+            _require_same_entries(constraint, violation, unranked)
             rounds.append(ended)
             if best is None or ended.worst < best[0].worst:
                 best = (ended, model)
@@ -333,6 +345,29 @@ def reweight(
     if max_rounds and best[0].worst <= tolerance:
         outcome = Outcome.WITHIN_TOLERANCE
     return Solution(tuple(rounds), best[0], best[1], weigher.table(best[0].lambda_), outcome)
+
+
+def _measured(
+    number: int,
+    lambda_: Array,
+    constraint: Constraint,
+    target: Queries,
+    scores: Array,
+    began: float,
+) -> Round:
+    """What has just been trained, measured."""
+    violation = constraint.violation(target, scores)
+    auc = mean_auc(scores, target)
+    seconds = time.perf_counter() - began
+    return Round(number, lambda_, violation, worst_gap(violation), auc, seconds)
+
+
+def _require_same_entries(constraint: Constraint, violation: Array, unranked: Array) -> None:
+    if not np.isfinite(violation[np.isfinite(unranked)]).all():
+        raise ConstraintError(
+            f"{constraint!r} compares other entries of these scores than of equal scores. "
+            "Return NaN only where the data, whatever the scores, have nothing to compare."
+        )
 
 
 @contextmanager

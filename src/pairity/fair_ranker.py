@@ -17,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from pairity.algorithm import Outcome, Round, Solution, reweight
+from pairity.checkpoints import Checkpoint, describe_round, read_round
 from pairity.columns import feature_types, show
 from pairity.constraints import CATALOGUE, Constraint, PairwiseConstraint, as_constraint
 from pairity.digests import digest
@@ -59,6 +60,7 @@ from pairity.rankers.adapters import as_ranker, ranker_class
 from pairity.schedules import as_schedule
 from pairity.solvers import DampedStep, PlainStep, as_solver
 
+_NOT_SAVED = ("ranker", "checkpoint")  # among the settings; rankers are saved by themselves
 _BY_HEART = 0.995  # of the training pairs in the right order
 _NEEDED = ("X", "y", "qid", "sensitive_features")
 _KNOWN = {kind.__name__: kind for kind in (*CATALOGUE.values(), PlainStep, DampedStep)}
@@ -106,6 +108,10 @@ class FairRanker(RankingEstimator):
         shows it on a terminal or in a notebook; True also in a log.
     random_state : int, RandomState instance or None
         Draws the held-out queries.
+    checkpoint : str or path, optional
+        A folder in which every round is kept as it ends: λ, what it led to, and the ranker. A fit
+        that finds rounds of its own there, on this machine or another, goes on behind them; one
+        with other data or settings refuses the folder. `max_rounds` may differ.
 
     Attributes
     ----------
@@ -160,6 +166,7 @@ class FairRanker(RankingEstimator):
         validation: Any = None,
         progress: Any = "auto",
         random_state: Any = None,
+        checkpoint: Any = None,
     ) -> None:
         self.ranker = ranker
         self.constraint = constraint
@@ -172,6 +179,7 @@ class FairRanker(RankingEstimator):
         self.validation = validation
         self.progress = progress
         self.random_state = random_state
+        self.checkpoint = checkpoint
 
     def fit(
         self,
@@ -246,6 +254,11 @@ class FairRanker(RankingEstimator):
             with _about("the validation queries"):
                 require_preferences(measured_on)
                 constraint.check(measured_on)
+        content = digest(queries) if local else queries.digest
+        kept = None
+        if self.checkpoint is not None:
+            settings = self._what_rounds_depend_on(ranker, schedule, content, measured_on)
+            kept = Checkpoint(self.checkpoint, settings, queries.n_groups, ranker)
         with progress:
             solution = reweight(
                 train,
@@ -260,11 +273,12 @@ class FairRanker(RankingEstimator):
                 schedule=schedule,
                 on_round=lambda ended: progress.advance(ended.number + 1, _note(ended)),
                 fit_params=fit_params,
+                checkpoint=kept,
             )
         self._trained_on: Any = _without_features(train, queries) if local else None
         self._training = {"items": queries.n_items, "queries": queries.n_queries}
         self._feature_types = feature_types(X, queries.X) if local else dask_types(X)
-        self.training_digest_ = digest(queries) if local else queries.digest
+        self.training_digest_ = content
         self.ranker_ = solution.model
         self.outcome_ = solution.outcome
         self.pair_weights_ = PairWeights(solution.table, queries.groups)
@@ -275,6 +289,24 @@ class FairRanker(RankingEstimator):
         self._warn(solution, constraint, train if measured_on is None else measured_on)
         if measured_on is None and self.max_rounds and solution.best.auc >= _BY_HEART:
             _warn_memorised(solution.best)
+
+    def _what_rounds_depend_on(
+        self, ranker: Any, schedule: str, content: str, measured_on: Any
+    ) -> dict[str, Any]:
+        """As JSON, for a checkpoint."""
+        same = {"ranker", "checkpoint", "max_rounds", "progress", "validation"}
+        names = [name for name in self._get_param_names() if name not in same]
+        measured = None
+        if measured_on is not None:
+            local = isinstance(measured_on, Queries)
+            measured = digest(measured_on) if local else measured_on.digest
+        return {
+            "data": content,
+            "ranker": [type(ranker).__name__, ranker._encode_settings()],
+            **{name: encode(getattr(self, name), _KNOWN) for name in names},
+            "schedule": schedule,
+            "validation": measured,
+        }
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Scores of shape (n_items,), in the order of the rows; no group is needed.
@@ -446,7 +478,7 @@ class FairRanker(RankingEstimator):
                 "ranker_ by yourself, and the weights with pair_weights_.to_json()."
             )
         inner = self.ranker_.to_files()
-        names = [name for name in self._get_param_names() if name != "ranker"]
+        names = [name for name in self._get_param_names() if name not in _NOT_SAVED]
         settings = {name: encode(getattr(self, name), _KNOWN) for name in names}
         content = {
             "class": "FairRanker",
@@ -459,7 +491,7 @@ class FairRanker(RankingEstimator):
             "pair_weights": encode_array(self.pair_weights_.table),
             "violation": encode_number(self.violation_),
             "outcome": self.outcome_.name,
-            "history": [_describe_round(each) for each in self.history_],
+            "history": [describe_round(each) for each in self.history_],
             "training": {**self._training, "digest": self.training_digest_},
         }
         return Stored({"model": content, **inner.content}, inner.files, inner.libraries)
@@ -477,7 +509,7 @@ class FairRanker(RankingEstimator):
             choices["wrapped"] = getattr(ranker, kind.wraps)
         if given not in choices:
             raise entry.refuse("ranker_given", show(given))
-        names = tuple(name for name in cls._get_param_names() if name != "ranker")
+        names = tuple(name for name in cls._get_param_names() if name not in _NOT_SAVED)
         settings = entry.entry("settings").settings(names, _KNOWN)
         model: Self = build(cls, {"ranker": choices[given], **settings}, "settings")
         features = entry.entry("features")
@@ -500,7 +532,7 @@ class FairRanker(RankingEstimator):
         model.lambda_ = entry.array("lambda", ((k, k), (k,)))
         model.violation_ = entry.number("violation")
         model.outcome_ = _read_outcome(entry)
-        model.history_ = tuple(_read_round(each, k) for each in entry.entries("history"))
+        model.history_ = tuple(read_round(each, k) for each in entry.entries("history"))
         model.training_digest_ = training.text("digest")
         model._training = {name: training.whole(name) for name in ("items", "queries")}
         model._trained_on = None
@@ -612,29 +644,6 @@ def _describe_constraint(given: Any) -> dict[str, Any]:
         "pairs": constraint.pairs,
         "compares": constraint.cells,
     }
-
-
-def _describe_round(ended: Round) -> dict[str, Any]:
-    return {
-        "number": int(ended.number),
-        "lambda": encode_array(ended.lambda_),
-        "violation": encode_array(ended.violation),
-        "worst": encode_number(ended.worst),
-        "auc": encode_number(ended.auc),
-        "seconds": encode_number(ended.seconds),
-    }
-
-
-def _read_round(entry: Entry, k: int) -> Round:
-    shapes = ((k, k), (k,))
-    return Round(
-        number=entry.whole("number"),
-        lambda_=entry.array("lambda", shapes),
-        violation=entry.array("violation", shapes),
-        worst=entry.number("worst"),
-        auc=entry.number("auc"),
-        seconds=entry.number("seconds"),
-    )
 
 
 def _read_outcome(entry: Entry) -> Outcome:
