@@ -11,7 +11,7 @@ help:  ## list the targets
 
 $(VENV)/.base: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable ".[report]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml
@@ -19,10 +19,14 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@ $(VENV)/.base
 
+$(VENV)/.browser: $(VENV)/.dev tests/browsers.py
+	$(BIN)/python tests/browsers.py
+	@touch $@
+
 demo: $(VENV)/.base  ## train the plain and the fair ranker on built-in data and compare them
 	$(BIN)/pairity demo
 
-test: check  ## lint, types, and all tests
+test: check $(VENV)/.browser  ## lint, types, and all tests
 	$(BIN)/python -m pytest --numprocesses $(WORKERS)
 
 base:  ## the tests with the base install only, in an environment of its own: no engine is there

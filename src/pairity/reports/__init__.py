@@ -101,12 +101,20 @@ class Report:
         )
 
     def to_html(self) -> str:
-        """The page, of at most 5 MB: where it would be larger, fewer rankings are shown."""
+        """The page, of at most 5 MB: where it would be larger, fewer rankings are shown.
+
+        It is the same, byte by byte, for the same evidence.
+        """
         evidence = self.evidence
         while True:
             page = _page(evidence)
-            if len(page.encode("utf-8")) <= LARGEST or not evidence.queries:
+            if len(page.encode("utf-8")) <= LARGEST:
                 return page
+            if not evidence.queries:
+                raise InputError(
+                    f"{len(evidence.candidates)} rankers and {len(evidence.groups)} groups do not "
+                    f"fit on a page of {LARGEST // 10**6} MB. Show fewer of them."
+                )
             evidence = _with_fewer_queries(evidence)
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -46,7 +46,20 @@ def draw(evidence: Evidence) -> dict[str, Any]:
         charts["histogram"] = _histogram(evidence, after)
     if len(evidence.rounds) > 1:
         charts["rounds"] = _rounds(evidence)
-    return {name: embed.json_item(figure) for name, figure in charts.items()}
+    ids: dict[str, str] = {}
+    return {name: _renumbered(embed.json_item(figure), ids) for name, figure in charts.items()}
+
+
+def _renumbered(value: Any, ids: dict[str, str]) -> Any:
+    """The same with Bokeh's ids counted from 1, so that a page can be had again, byte by byte."""
+    if isinstance(value, dict):
+        return {
+            key: ids.setdefault(part, f"p{len(ids) + 1}")
+            if key in ("id", "root_id") and isinstance(part, str)
+            else _renumbered(part, ids)
+            for key, part in value.items()
+        }
+    return [_renumbered(part, ids) for part in value] if isinstance(value, list) else value
 
 
 def columns(evidence: Evidence, candidate: Candidate) -> dict[str, dict[str, Any]]:
