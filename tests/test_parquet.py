@@ -1,15 +1,19 @@
 """Features in Parquet files: what is trained, predicted and audited on them is as in memory."""
 
+import gc
+import tempfile
 import warnings
 from itertools import pairwise
 
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeRegressor
 
 from pairity import FairRanker, LinearRanker, Queries, audit, parquet_features
 from pairity.datasets import make_biased_ranking, read_parquet
-from pairity.exceptions import PairityWarning
+from pairity.exceptions import InputError, NotNumbersError, PairityWarning
 from pairity.rankers import _linear_data, _streams
+from pairity.rankers.adapters import as_ranker
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -151,3 +155,227 @@ def test_boosters_are_the_same(both, name, settings, monkeypatch):
         theirs = FairRanker(booster(name), **settings).fit(**queries)
     np.testing.assert_allclose(ours.predict(streamed.X), theirs.predict(queries.X), atol=1e-6)
     np.testing.assert_allclose(ours.pair_weights_.table, theirs.pair_weights_.table, atol=1e-9)
+
+
+@pytest.mark.parametrize("model", ["catboost", "torch", "newton"])
+def test_every_ranker_predicts_on_files(both, model):
+    """Those that need features in memory to train say so, and predict on files all the same."""
+    streamed, queries = both
+    if model == "catboost":
+        ranker = pytest.importorskip("catboost").CatBoostRanker(
+            iterations=5, verbose=False, thread_count=1, allow_writing_files=False
+        )
+    elif model == "torch":
+        pytest.importorskip("torch")
+        ranker = as_ranker(pytest.importorskip("torch").nn.Linear(6, 1))
+        ranker.set_params(epochs=2)
+    else:
+        ranker = DecisionTreeRegressor(max_depth=3, random_state=0)
+    fair = FairRanker(ranker, max_rounds=0)
+    with pytest.raises(InputError, match=r"needs its features in memory.*in_memory\(\)"):
+        fair.fit(**streamed)
+    assert not hasattr(fair, "ranker_")
+    fair.fit(**streamed.in_memory())
+    np.testing.assert_array_equal(fair.predict(streamed.X), fair.predict(queries.X))
+
+
+def test_a_temporary_folder_of_bins_goes_with_the_data(both, monkeypatch, tmp_path):
+    pytest.importorskip("xgboost")
+    monkeypatch.setattr(_streams, "_BINS_IN_MEMORY", 0)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    streamed = both[0].split(0.5, random_state=0)[0]
+    model = as_ranker(booster("xgboost")).fit(streamed.X, streamed.y, qid=streamed["qid"])
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+    assert model.predict(streamed.X).shape == (streamed.n_items,)
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+def columns_of(**changed):
+    given = {
+        "f0": np.arange(6.0), "label": np.array([0, 1, 0, 1, 0, 1]),
+        "query": np.array([7, 7, 7, 3, 3, 3]), "group": np.array(["a", "b"] * 3),
+    }  # fmt: skip
+    return {**given, **changed}
+
+
+def test_kinds_of_columns(tmp_path):
+    """Booleans, whole numbers, decimals, float32, categories of numbers; missing ones are NaN."""
+    columns = columns_of(
+        truth=pa.array([True, False, None, True, True, False]),
+        whole=pa.array([1, 2, 3, None, 5, 6]),
+        exact=pa.array(["1.5", "2.5", "3", "4", "5", "6"]).cast(pa.decimal128(5, 2)),
+        single=pa.array([1, 2, 3, 4, 5, 6.5], pa.float32()),
+        coded=pa.array([1, 1, 2, 2, 1, 1]).dictionary_encode(),
+    )
+    write(tmp_path, columns, n_files=2, row_group_size=2)
+    queries = read_parquet(tmp_path, **COLUMNS)
+    X = queries.X.load()
+    assert queries.feature_names == ("f0", "truth", "whole", "exact", "single", "coded")
+    np.testing.assert_array_equal(X[:, 1], [1, 0, np.nan, 1, 1, 0])
+    np.testing.assert_array_equal(X[:, 2], [1, 2, 3, np.nan, 5, 6])
+    np.testing.assert_array_equal(X[:, 3], [1.5, 2.5, 3, 4, 5, 6])
+    np.testing.assert_array_equal(X[:, 5], [1, 1, 2, 2, 1, 1])
+    assert queries.query_ids.tolist() == [3, 7]
+    assert queries.query.tolist() == [1, 1, 1, 0, 0, 0]
+    single = read_parquet(tmp_path, **COLUMNS, features=["single"]).X
+    assert single.dtype == np.float32
+    np.testing.assert_array_equal(single.load()[:, 0], [1, 2, 3, 4, 5, 6.5])
+
+
+def test_categories_may_differ_between_row_groups_and_files(tmp_path):
+    first = {**columns_of(), "group": pa.array(["b", "a", None] * 2).dictionary_encode()}
+    second = {**columns_of(), "group": pa.array(["c", "a"] * 3), "query": np.repeat([1, 2], 3)}
+    for at, columns in enumerate((first, second)):
+        file = tmp_path / f"{at}.parquet"
+        pq.write_table(pa.table(columns), file, row_group_size=2)
+    queries = read_parquet(tmp_path, **COLUMNS)
+    assert queries.groups == ("a", "b", "c")
+    assert queries["sensitive_features"].tolist() == ["b", "a", None] * 2 + ["c", "a"] * 3
+
+
+def test_weights_and_several_attributes(tmp_path):
+    columns = columns_of(
+        u=np.array([1, 2, 1, 1, 1, 0.5]), v=np.repeat([2.0, 3.0], 3), age=np.array([1, 2] * 3)
+    )
+    write(tmp_path, columns, n_files=1)
+    queries = read_parquet(
+        tmp_path, label="label", query="query", group=["group", "age"], sample_weight="u",
+        query_weight="v",
+    )  # fmt: skip
+    assert queries.feature_names == ("f0",)
+    assert queries.groups == ("a × 1", "b × 2")
+    assert queries.query_ids.tolist() == [3, 7]
+    assert queries.query_weight.tolist() == [3.0, 2.0]
+    assert queries["sample_weight"].tolist() == columns["u"].tolist()
+    assert read_parquet(tmp_path, label="label", query="query", features=[]).X is None
+
+
+def test_files_lists_and_patterns(tmp_path):
+    columns, _ = table(10)
+    write(tmp_path, columns)
+    names = [tmp_path / f"part-{k}.parquet" for k in range(3)]
+    (tmp_path / "_metadata.parquet").write_text("not looked at")
+    pq.write_table(pa.table(columns).slice(0, 0), tmp_path / "part-1b.parquet")  # no rows
+    whole = read_parquet(tmp_path, **COLUMNS)
+    assert whole.n_items == len(columns["label"])
+    for paths in (str(tmp_path / "part-*.parquet"), [str(name) for name in names], names):
+        assert read_parquet(paths, **COLUMNS).n_items == whole.n_items
+    assert read_parquet(names[0], **COLUMNS).n_items < whole.n_items
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "error", "said"),
+    [
+        ({}, {"label": "lable"}, InputError, r"no column 'lable'.*mean 'label'"),
+        ({}, {"features": ["f9"]}, InputError, "no column 'f9'.*There are 'f0'"),
+        ({}, {"exclude": ["f0"]}, InputError, "No column of .* is left as a feature"),
+        ({}, {"features": ["label"]}, InputError, "'label' is named as a feature and"),
+        ({}, {"exclude": "f0"}, InputError, "lists of names"),
+        ({"f1": np.array(["x"] * 6)}, {}, NotNumbersError, r"'f1' of .* holds string.*exclude"),
+        ({"f1": pa.array(["x"] * 6).dictionary_encode()}, {}, NotNumbersError, "holds categories"),
+        ({"query": np.array([1, 1, 2, 2, 1, 1])}, {}, InputError, "query 1 comes back in row 4"),
+        ({"query": pa.array([1, 1, None, 2, 2, 2])}, {}, InputError, "'query' is missing in row 2"),
+        ({"query": np.array([1, 1, 2, np.nan, 3, 3])}, {}, InputError, "is missing in row 3"),
+        ({"label": pa.array([0, 1, 0, None, 1, 1])}, {}, InputError, "y has 1 entries.*row 3"),
+        ({"label": np.array(["no"] * 6)}, {}, NotNumbersError, "'label' holds string"),
+    ],
+)
+def test_bad_columns(tmp_path, changed, options, error, said):
+    write(tmp_path, columns_of(**changed), n_files=1, row_group_size=2)
+    with pytest.raises(error, match=f"(?s){said}"):
+        read_parquet(tmp_path, **{**COLUMNS, **options})
+
+
+@pytest.mark.parametrize(
+    ("second", "error", "said"),
+    [
+        ({"f0": None}, InputError, r"1\.parquet lacks 1 columns.*'f0'"),
+        ({"f0": np.array(["x"] * 6)}, NotNumbersError, r"'f0' of .*1\.parquet holds string"),
+        ({"query": np.array(list("abcdef"))}, InputError, r"'query' of .* holds text, but numbers"),
+        ({"group": np.arange(6)}, InputError, r"'group' of .*1\.parquet holds numbers, but text"),
+        ({}, InputError, "query 7 comes back in row 6"),
+    ],
+)
+def test_files_that_do_not_fit_together(tmp_path, second, error, said):
+    columns = {name: value for name, value in columns_of(**second).items() if value is not None}
+    pq.write_table(pa.table(columns_of()), tmp_path / "0.parquet")
+    pq.write_table(pa.table(columns), tmp_path / "1.parquet")
+    with pytest.raises(error, match=f"(?s){said}"):
+        read_parquet(tmp_path, **COLUMNS)
+
+
+def test_bad_files(tmp_path):
+    with pytest.raises(InputError, match="no Parquet file in"):
+        read_parquet(tmp_path, **COLUMNS)
+    with pytest.raises(InputError, match="is not there"):
+        read_parquet(tmp_path / "table.parquet", **COLUMNS)
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
+    with pytest.raises(InputError, match=r"broken\.parquet is not a readable Parquet file"):
+        read_parquet(tmp_path, **COLUMNS)
+    file = tmp_path / "broken.parquet"
+    pq.write_table(pa.table(columns_of()).slice(0, 0), file)
+    with pytest.raises(InputError, match="has no rows"):
+        read_parquet(tmp_path, **COLUMNS)
+    with pytest.raises(InputError, match="named twice"):
+        read_parquet([file, file], **COLUMNS)
+
+
+def test_a_file_that_changes_in_use_is_refused(tmp_path):
+    write(tmp_path, columns_of(), n_files=1)
+    queries = read_parquet(tmp_path, **COLUMNS)
+    write(tmp_path, columns_of(f0=np.arange(6.0) + 100, label=np.arange(6)), n_files=1)
+    with pytest.raises(InputError, match="has changed since it was first read"):
+        queries.X.load()
+
+
+@pytest.mark.parametrize("worst", [np.nan, np.inf])
+def test_missing_features(tmp_path, worst):
+    """Refused by row and column where numbers are needed, left to the boosters' own ways."""
+    columns, _ = table(20)
+    plain = write(tmp_path, columns, n_files=1)
+    model = LinearRanker().fit(**only(read_parquet(plain, **COLUMNS)))
+    columns["f3"][57] = worst
+    streamed = read_parquet(write(tmp_path, columns, n_files=1), **COLUMNS)
+    for act in (lambda: LinearRanker().fit(**only(streamed)), lambda: model.predict(streamed.X)):
+        with pytest.raises(InputError, match=rf"row 57, column 'f3' \({worst}\)"):
+            act()
+    if np.isnan(worst):
+        as_ranker(booster("lightgbm")).fit(**only(streamed))
+
+
+def only(queries):
+    return {key: queries[key] for key in ("X", "y", "qid")}
+
+
+def test_other_columns_than_those_of_the_fit(tmp_path):
+    columns, _ = table(20)
+    write(tmp_path, columns)
+    whole = read_parquet(tmp_path, **COLUMNS)
+    model = FairRanker(max_rounds=0).fit(**whole)
+    turned = read_parquet(tmp_path, **COLUMNS, features=["f1", "f0", "f2", "f3", "f4", "f5"])
+    with pytest.raises(InputError, match="'f1' stands where 'f0' should"):
+        model.predict(turned.X)
+    with pytest.raises(InputError, match="have 2 features, the model was fitted on 6"):
+        model.predict(read_parquet(tmp_path, **COLUMNS, features=["f0", "f1"]).X)
+    unnamed = LinearRanker().fit(whole.X.load(), whole.y, qid=whole["qid"])
+    with pytest.raises(InputError, match="X has 2 features"):
+        unnamed.predict(read_parquet(tmp_path, **COLUMNS, features=["f0", "f1"]).X)
+
+
+def test_rows_that_do_not_stand_together(tmp_path):
+    write(tmp_path, columns_of(), n_files=1)
+    X = read_parquet(tmp_path, **COLUMNS).X
+    queries = Queries.from_arrays(X, [0, 1, 0, 1, 0, 1], qid=[2, 1, 2, 1, 2, 1])
+    with pytest.raises(InputError, match="2 queries stand in 6 places"):
+        LinearRanker().fit_pairs(queries, np.ones((0, 0)))
+    with pytest.raises(InputError, match="rising order"):
+        X.take(np.array([3, 1]))
+
+
+def test_xgboost_needs_histograms(both):
+    pytest.importorskip("xgboost")
+    with pytest.raises(InputError, match="by histograms only"):
+        as_ranker(booster("xgboost", tree_method="approx")).fit(**only(both[0]))
