@@ -50,13 +50,21 @@ def install():
         ways.append(
             [
                 ["apt-get", "update", "--quiet"],
-                ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "chromium"],
+                [
+                    "apt-get",
+                    "install",
+                    "--yes",
+                    "--quiet",
+                    "--no-install-recommends",
+                    "chromium",
+                    "fonts-dejavu-core",
+                ],
             ]
         )
     for commands in ways:
         for command in commands:
             try:
-                subprocess.run(command, stdout=subprocess.DEVNULL, check=True, timeout=300)
+                subprocess.run(command, capture_output=True, check=True, timeout=300)
             except (OSError, subprocess.SubprocessError) as error:
                 sys.stderr.write(f"{error}\n")
                 break

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pairity.columns import as_numbers
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.exceptions import InputError
-from pairity.figure_tables import MOST_GROUPS, render_figures
+from pairity.figure_tables import MOST_GROUPS, figures_to_html, render_figures
 from pairity.figures import (
     Figure,
     Measure,
@@ -31,6 +31,7 @@ from pairity.figures import (
     violation,
     with_numbers,
 )
+from pairity.markup import tag
 from pairity.metrics import (
     Positions,
     average_precision,
@@ -171,6 +172,12 @@ class Audit:
     def __str__(self) -> str:
         tables = render_figures(self._index, self.groups, self.k, self.confidence)
         return f"{self._head()}\n\n{tables}"
+
+    def _repr_html_(self) -> str:
+        """The same tables, for notebooks."""
+        tables = figures_to_html(self._index, self.groups, self.k, self.confidence)
+        head = (tag("p", tag("bdi", line)) for line in self._head().splitlines())
+        return tag("div", *head, tables)
 
     def _head(self) -> str:
         title = f"Audit of {shorten(self.name, 60)}" if self.name else "Audit"

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from pairity.algorithm import Outcome, Round, Solution, reweight
@@ -40,6 +40,7 @@ from pairity.manifests import (
     encode_number,
     require_stored,
 )
+from pairity.markup import Html, join, tag
 from pairity.pair_weights import PairWeights
 from pairity.parquet_features import ParquetFeatures
 from pairity.paths import Path, lambda_path, read_values, tolerance_path
@@ -465,6 +466,22 @@ class FairRanker(RankingEstimator):
         else:
             queries, rows = _read_data(data), None
         export_pairs(queries, self.pair_weights_, path, format=format, rows=rows, block=block)
+
+    # --- in notebooks ----------------------------------------------------------------------------
+
+    def _repr_html_inner(self) -> str:
+        """scikit-learn's diagram; below it, once fitted, how that ended and what was learnt."""
+        diagram = str(estimator_html_repr(self))
+        if not hasattr(self, "ranker_"):
+            return diagram
+        ended = f"{self.outcome_} Violation {self.violation_:.4f}, tolerance {self.tolerance:g}."
+        return join((Html(diagram), tag("p", ended), Html(self.pair_weights_._repr_html_())))
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] = self._repr_html_inner()
+        return bundle
 
     # --- saved and loaded ------------------------------------------------------------------------
 

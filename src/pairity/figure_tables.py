@@ -1,11 +1,13 @@
-"""Figures as plain text: a few aligned tables, small cells starred, then notes."""
+"""Figures as a few tables, small cells starred, then notes: as plain text, and as HTML."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import isnan
 
 from pairity.figures import FEW_PAIRS, FEW_QUERIES, Figure
+from pairity.markup import Html, join, table, tag
 from pairity.text import render_table, short_names, shorten
 
 Index = Mapping[tuple[str, str | None, str | None, str | None], Figure]
@@ -20,6 +22,16 @@ _COMPARES = {
 }
 
 
+@dataclass(frozen=True)
+class Section:
+    """One table; columns not in `left` are numbers."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    left: tuple[int, ...] = (0,)
+
+
 def render_figures(
     index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
 ) -> str:
@@ -27,6 +39,32 @@ def render_figures(
 
     Of many groups, the first 8 are shown.
     """
+    tables = [
+        (f"{each.title}\n" if each.title else "")
+        + render_table(each.header, each.rows, left=each.left)
+        for each in _sections(index, groups, cuts, confidence)
+    ]
+    return "\n\n".join([*tables, "\n".join(_notes(index))])
+
+
+def figures_to_html(
+    index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
+) -> Html:
+    """The same as HTML."""
+    tables = [
+        table(
+            [tag("bdi", cell) for cell in each.header],
+            [[tag("bdi", cell) for cell in row] for row in each.rows],
+            caption=each.title or None,
+        )
+        for each in _sections(index, groups, cuts, confidence)
+    ]
+    return join([*tables, *(tag("p", note) for note in _notes(index))])
+
+
+def _sections(
+    index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
+) -> list[Section]:
     names = dict(zip(groups, short_names(groups), strict=True))
     shown = {group: names[group] for group in groups[:MOST_GROUPS]}
     interval = f"{100 * confidence:g} % interval"
@@ -34,16 +72,19 @@ def render_figures(
         _overall(index, cuts, interval),
         _violations(index, names, interval),
         _by_group(index, shown, cuts),
-        "How often the preferred item (row) is ranked above the other (column)\n"
-        + _cells(index, shown, "preferred_above", "preferred"),
-        "How often an item of the row is ranked above one of the column, whatever the labels\n"
-        + _cells(index, shown, "above", "above"),
-        _notes(index),
-    ]
-    return "\n\n".join(part for part in parts if part)
+        _cells(
+            index, shown, "preferred_above", "preferred",
+            "How often the preferred item (row) is ranked above the other (column)",
+        ),
+        _cells(
+            index, shown, "above", "above",
+            "How often an item of the row is ranked above one of the column, whatever the labels",
+        ),
+    ]  # fmt: skip
+    return [part for part in parts if part.rows]
 
 
-def _overall(index: Index, cuts: Sequence[int], interval: str) -> str:
+def _overall(index: Index, cuts: Sequence[int], interval: str) -> Section:
     names = {
         "auc": "AUC",
         **{f"ndcg@{k}": f"NDCG@{k}" for k in cuts},
@@ -57,13 +98,11 @@ def _overall(index: Index, cuts: Sequence[int], interval: str) -> str:
         [name, value, _interval(figure), f"{figure.n_queries:,}"]
         for name, value, figure in zip(names.values(), values, figures, strict=True)
     ]
-    return render_table(["all items", "value", interval, "queries"], rows)
+    return Section("", ["all items", "value", interval, "queries"], rows)
 
 
-def _violations(index: Index, names: dict[str, str], interval: str) -> str:
+def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
     figures = [figure for figure in index.values() if figure.measure == "violation"]
-    if not figures:
-        return ""
     rows = []
     for figure, value in zip(figures, _values(figures), strict=True):
         higher, lower = _ends(index, figure, names)
@@ -78,7 +117,7 @@ def _violations(index: Index, names: dict[str, str], interval: str) -> str:
         "violation", "value", interval, "higher for", "lower for", "queries", "pairs",
         "compares",
     ]  # fmt: skip
-    return render_table(header, rows, left=(0, 3, 4, 7))
+    return Section("", header, rows, (0, 3, 4, 7))
 
 
 def _ends(index: Index, violation: Figure, names: dict[str, str]) -> tuple[str, str]:
@@ -95,7 +134,7 @@ def _ends(index: Index, violation: Figure, names: dict[str, str]) -> tuple[str, 
     return (first, second) if widest.value >= 0 else (second, first)
 
 
-def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> str:
+def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> Section:
     names = {
         "auc": "AUC, group preferred",
         "auc_within": "AUC inside the group",
@@ -107,20 +146,20 @@ def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> str:
         "population_share": "share of all items",
     }
     columns = [_values([index[measure, group, None, None] for measure in names]) for group in shown]
-    rows = list(zip(names.values(), *columns, strict=True))
-    return render_table(["by group", *shown.values()], rows)
+    rows = [list(row) for row in zip(names.values(), *columns, strict=True)]
+    return Section("", ["by group", *shown.values()], rows)
 
 
-def _cells(index: Index, shown: dict[str, str], measure: str, corner: str) -> str:
+def _cells(index: Index, shown: dict[str, str], measure: str, corner: str, title: str) -> Section:
     header, columns = [corner], [list(shown.values())]
     for other, name in shown.items():
         figures = [index[measure, group, other, None] for group in shown]
         header += [name, "pairs"]
         columns += [_values(figures), [_count(figure.n_pairs) for figure in figures]]
-    return render_table(header, list(zip(*columns, strict=True)))
+    return Section(title, header, [list(row) for row in zip(*columns, strict=True)])
 
 
-def _notes(index: Index) -> str:
+def _notes(index: Index) -> list[str]:
     notes = []
     if any(figure.small for figure in index.values()):
         notes.append(
@@ -135,7 +174,7 @@ def _notes(index: Index) -> str:
             "A violation is the largest gap between two groups; fairness is 1 - violation."
         )
     notes.append("to_frame() has every figure with its interval and what it rests on.")
-    return "\n".join(notes)
+    return notes
 
 
 def _values(figures: list[Figure]) -> list[str]:

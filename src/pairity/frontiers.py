@@ -23,6 +23,7 @@ from pairity.columns import show
 from pairity.constraints import Constraint
 from pairity.exceptions import InputError
 from pairity.figures import NAN, Figure
+from pairity.markup import table, tag
 from pairity.runs import (
     UTILITIES,
     Run,
@@ -527,7 +528,17 @@ class Frontier:
     def __str__(self) -> str:
         if not self.points:
             return "Frontier: no points"
-        return f"{self._head()}\n\n{self._table()}\n\n{self._foot()}"
+        rendered = render_table(*self._table(), left=(0, 1))
+        return f"{self._head()}\n\n{rendered}\n\n{self._foot()}"
+
+    def _repr_html_(self) -> str:
+        """The same table, for notebooks."""
+        if not self.points:
+            return tag("p", str(self))
+        header, rows = self._table()
+        cells = [[tag("bdi", cell) for cell in row] for row in rows]
+        notes = (tag("p", line) for line in self._foot().splitlines())
+        return tag("div", table(header, cells, caption=self._head()), *notes)
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -580,7 +591,7 @@ class Frontier:
             f"on {queries:,} {self._parts[0]} queries, {100 * self.confidence:g} % intervals"
         )
 
-    def _table(self) -> str:
+    def _table(self) -> tuple[list[str], list[list[str]]]:
         part = self._parts[0]
         fronts = {name: {id(point) for point in self.front(name)} for name in self.constraints}
         header = ["method", "settings", "AUC", "NDCG@10"]
@@ -599,7 +610,7 @@ class Frontier:
                 for name in self.constraints
             ]
             rows.append([*cells, "-" if isnan(point.seconds) else f"{point.seconds:.2f}"])
-        return render_table(header, rows, left=(0, 1))
+        return header, rows
 
     def _telling(self, point: Point) -> str:
         """The settings that tell a point from others of its method; all of a lone point's."""
