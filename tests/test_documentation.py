@@ -87,12 +87,14 @@ def test_the_commands_run(tmp_path, monkeypatch, capsys):
     ]
 
 
-def test_the_demo_runs():
+def test_the_demo_runs(tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "pairity.cli", "demo"],
-        capture_output=True, text=True, check=True,
+        capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
     for words in ("plain", "reweighted", "preferred \\ other", "AUC on the unbiased labels"):
         assert words in done.stdout
     assert done.stderr == ""
+    named = re.search(r"The report is (.*)\.\n$", done.stdout).group(1)
+    assert "<!doctype html>" in (tmp_path / named).read_text()
     assert "pairity demo" in (ROOT / "Makefile").read_text()
