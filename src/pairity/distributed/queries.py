@@ -186,24 +186,22 @@ class DaskQueries:
     # --- where they live -------------------------------------------------------------------------
 
     def place(self, read: list[Any] | None = None) -> None:
-        """Give every worker its share: the partitions it has, moved only to even them out."""
+        """Give every worker its share.
+
+        At first these are the partitions that it has, moved only to even them out. Where workers
+        were lost and as many are there again, the shares are those of before, so that a round
+        that is repeated adds up the same numbers in the same order.
+        """
         from distributed import wait
 
         client = self.client
         read = client.compute(self.pieces) if read is None else read
         wait(read)
-        holders = client.who_has(read)
-        load = dict.fromkeys(sorted(client.scheduler_info(n_workers=-1)["workers"]), 0)
-        most = _SPARE * self.n_items / max(1, len(load))
-        spans: dict[str, list[int]] = {}
-        for at, (future, fact) in enumerate(zip(read, self.facts, strict=True)):
-            here = [each for each in holders.get(future.key, ()) if each in load]
-            least = min(load, key=lambda each: load[each])
-            chosen = min(here, key=lambda each: load[each]) if here else least
-            if load[chosen] and load[chosen] + fact.n_items > most:
-                chosen = least
-            load[chosen] += fact.n_items
-            spans.setdefault(chosen, []).append(at)
+        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        if self.spans and len(self.spans) <= len(workers):
+            spans = dict(zip(workers, self.spans, strict=False))
+        else:
+            spans = self._even_out(client.who_has(read), [each.key for each in read], workers)
         self.spans = list(spans.values())
         self.shares = [
             client.submit(
@@ -213,6 +211,23 @@ class DaskQueries:
             for address, span in spans.items()
         ]  # fmt: skip
         wait(self.shares)
+
+    def _even_out(
+        self, holders: dict[str, Any], keys: list[str], workers: list[str]
+    ) -> dict[str, list[int]]:
+        """Which partitions each worker gets."""
+        load = dict.fromkeys(workers, 0)
+        most = _SPARE * self.n_items / max(1, len(load))
+        spans: dict[str, list[int]] = {}
+        for at, (key, fact) in enumerate(zip(keys, self.facts, strict=True)):
+            here = [each for each in holders.get(key, ()) if each in load]
+            least = min(load, key=lambda each: load[each])
+            chosen = min(here, key=lambda each: load[each]) if here else least
+            if load[chosen] and load[chosen] + fact.n_items > most:
+                chosen = least
+            load[chosen] += fact.n_items
+            spans.setdefault(chosen, []).append(at)
+        return spans
 
     def addresses(self) -> list[str]:
         """The worker of each share; shares are placed anew where two have come together."""

@@ -14,6 +14,7 @@ import copy
 import secrets
 import socket
 import time
+import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +87,8 @@ def train_together(queries: DaskQueries, ranker: Any, follow: Any, fit_params: A
             "preference pair, so there is nothing to rank by. Check y and qid."
         )
     lost: Exception | None = None
+    there = queries.client.scheduler_info(n_workers=-1)["workers"].values()
+    come_back = len(queries.shares) if all(each.get("nanny") for each in there) else 1
     for _ in range(ATTEMPTS):
         try:
             with while_connected(queries.client):
@@ -93,7 +96,7 @@ def train_together(queries: DaskQueries, ranker: Any, follow: Any, fit_params: A
             break
         except _LostWorkerError as error:
             lost = error
-            _wait_for_workers(queries.client)
+            _wait_for_workers(queries.client, come_back)
             queries.place()
     else:
         raise TrainingError(
@@ -215,8 +218,11 @@ def _free(client: Any, tasks: list[Any], hanging: list[str], alive: Any) -> None
     client.restart_workers(hanging, timeout=RETURN, raise_for_error=False)
 
 
-def _wait_for_workers(client: Any) -> None:
+def _wait_for_workers(client: Any, wanted: int) -> None:
+    """Until as many are there as before, where nannies bring them back; else until there is one."""
     try:
+        with suppress(TimeoutError):
+            client.wait_for_workers(wanted, timeout=RETURN / 2)
         client.wait_for_workers(1, timeout=RETURN)
     except TimeoutError as error:
         raise TrainingError(
@@ -283,6 +289,9 @@ def _train(
         return (ranker, getattr(follow, "lambda_", None), n_pairs(share)) if not rank else (
             None, None, n_pairs(share)
         )  # fmt: skip
+    except Exception as error:
+        traceback.clear_frames(error.__traceback__)  # a booster that goes closes its network
+        raise
     finally:
         if not rank:
             _trackers.pop(meeting.token, None)
