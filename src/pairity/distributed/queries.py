@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from pairity.distributed.clients import is_dask, using_client, while_connected
 from pairity.distributed.partitions import (
     Facts,
+    Piece,
     as_pieces,
     common_digest,
     common_groups,
@@ -64,6 +65,7 @@ class DaskQueries:
     digest: str  # which data these are, from the digests of the partitions in order
     shares: list[Any] = field(default_factory=list)
     spans: list[list[int]] = field(default_factory=list)  # the pieces of each share
+    kept: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
     @classmethod
     def from_collections(
@@ -156,6 +158,16 @@ class DaskQueries:
             found: list[Any] = self.client.gather(self._submit(function, columns))
         return found
 
+    def cached(self, name: str, settings: Any, make: Callable[[], Any]) -> Any:
+        """As `Queries.cached`, of what the client keeps."""
+        if name not in self.kept or self.kept[name][0] != settings:
+            self.kept[name] = (settings, make())
+        return self.kept[name][1]
+
+    def collect(self) -> Queries:
+        """All queries with their features, brought here; for a thinned few."""
+        return join(self.groups, [Piece(each, []) for each in self.gather(_itself)])
+
     def _submit(self, function: Callable[..., Any], columns: Sequence[Any]) -> list[Any]:
         if len(pickle.dumps(function)) > _LARGE:  # such as one that carries a model
             with warnings.catch_warnings():
@@ -179,7 +191,7 @@ class DaskQueries:
                 shares.append(self.client.submit(partial(_take, chosen), share, pure=False))
         with while_connected(self.client):
             facts = self.client.gather(self.client.map(_describe_queries, shares, pure=False))
-        thin = replace(self, facts=facts, pieces=[], shares=shares)
+        thin = replace(self, facts=facts, pieces=[], shares=shares, kept={})
         thin.spans = [[at] for at in range(len(shares))]
         return thin
 
@@ -301,8 +313,6 @@ def _take(chosen: NDArray[np.bool_], queries: Queries) -> Queries:
 
 
 def _describe_queries(queries: Queries) -> Facts:
-    from pairity.distributed.partitions import Piece
-
     found = describe(Piece(queries, []))
     assert found is not None  # noqa: S101 - it is not empty
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -27,7 +27,7 @@ from pairity.pairs import (
 )
 from pairity.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 from pairity.queries import Queries
-from pairity.rankers._products import times, transposed_times
+from pairity.rankers._products import one_blas_thread, times, transposed_times
 from pairity.threads import run_all
 
 Array = NDArray[np.float64]
@@ -82,8 +82,11 @@ class LinearData(Protocol):
         ...
 
 
-def linear_data(queries: Queries, margin: float = 0.0) -> LinearData:
+def linear_data(queries: Any, margin: float = 0.0) -> LinearData:
     """What a linear fit asks, of these queries."""
+    if not isinstance(queries, Queries):
+        found: Spread = queries.cached("spread", margin, lambda: Spread(queries, margin))
+        return found
     if queries.X is None:
         raise InputError("The queries have no features. Build them with X.")
     if isinstance(queries.X, ParquetFeatures):
@@ -259,6 +262,89 @@ class Streamed:
         return self._prepared
 
 
+class Spread:
+    """`LinearData` of queries that lie on the workers of a cluster.
+
+    What travels: coefficients and tables to the workers, sums from them, and once the sample from
+    which curvature is estimated.
+    """
+
+    def __init__(self, queries: Any, margin: float = 0.0) -> None:
+        self.queries = queries
+        self.margin = margin
+        self._sampled: Queries | None = None
+        self._deviations: Array | None = None
+
+    @property
+    def n_features(self) -> int:
+        """Number of features."""
+        return int(self.queries.n_features)
+
+    def deviations(self) -> Array:
+        """Standard deviations, from the moments of the shares."""
+        if self._deviations is None:
+            whole = _Moments(self.n_features)
+            for weight, mean, squares in self.queries.gather(_moments_of):
+                whole.merge(weight, mean, squares)
+            self._deviations = as_deviations(whole.mean, whole.squares / whole.weight)
+        return self._deviations
+
+    def total_weight(self, table: Array, *, fill: float = 1.0) -> float:
+        """The weight of all pairs."""
+        return float(self._sum("total_weight", table, fill=fill))
+
+    def loss_and_gradient(self, coef: Array, table: Array) -> tuple[float, Array]:
+        """Loss and gradient."""
+        both = self._sum("loss_and_gradient", coef, table)
+        return float(both[0]), both[1:]
+
+    def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
+        """Gradients under several tables."""
+        return self._sum("gradients", coef, tables, fill=fill)
+
+    def hessian_product(self, coef: Array, table: Array, direction: Array) -> Array:
+        """Hessian times a direction."""
+        return self._sum("hessian_product", coef, table, direction)
+
+    def scores(self, coefs: Array) -> Any:
+        """Scores, kept where the items are."""
+        return self.queries.each(partial(_ask, "scores", self.margin, (coefs,), {}))
+
+    def sample(self, table: Array) -> Queries:
+        """Some of the queries, brought here."""
+        if self._sampled is None or total_weight(self._sampled, table) == 0.0:
+            step = sampling_step(self.queries.n_items, self.n_features)
+            self._sampled = self.queries.thinned(step).collect()
+            if total_weight(self._sampled, table) == 0.0:
+                self._sampled = self.queries.collect()
+        return self._sampled
+
+    def _sum(self, what: str, *arguments: Any, **options: Any) -> Array:
+        found: Array = self.queries.total(partial(_ask, what, self.margin, arguments, options))
+        return found
+
+
+def _ask(what: str, margin: float, arguments: Any, options: Any, queries: Queries) -> Array:
+    """One of the questions of `LinearData`, to the share of one worker."""
+    data = queries.cached("linear", margin, lambda: InMemory(queries, margin))
+    with one_blas_thread:
+        answer = getattr(data, what)(*arguments, **options)
+    return np.concatenate([[answer[0]], answer[1]]) if isinstance(answer, tuple) else answer
+
+
+def _moments_of(queries: Queries) -> tuple[float, Array, Array]:
+    """The weight of the rows, their mean, and their weighted squares around it."""
+    whole = queries.weight_of_query[queries.query]
+    if queries.item_weight is not None:
+        whole = whole * queries.item_weight
+    weight = float(whole.sum())
+    if not weight > 0.0:
+        return 0.0, np.zeros(queries.X.shape[1]), np.zeros(queries.X.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, variance = _moments(queries.X, whole / weight)
+    return weight, mean, weight * variance
+
+
 class _Moments:
     """Weighted means and squared distances from them, block by block."""
 
@@ -272,10 +358,17 @@ class _Moments:
             return
         with np.errstate(over="ignore", invalid="ignore"):
             mean = weight @ block / total
-            apart, whole = mean - self.mean, self.weight + total
-            self.squares += weight @ (block - mean) ** 2
-            self.squares += apart**2 * (self.weight * total / whole)
-            self.mean += apart * (total / whole)
+            self.merge(total, mean, weight @ (block - mean) ** 2)
+
+    def merge(self, weight: float, mean: Array, squares: Array) -> None:
+        """Take in the moments of some rows."""
+        if weight == 0.0:
+            return
+        with np.errstate(over="ignore", invalid="ignore"):
+            apart, whole = mean - self.mean, self.weight + weight
+            self.squares += squares
+            self.squares += apart**2 * (self.weight * weight / whole)
+            self.mean += apart * (weight / whole)
         self.weight = whole
 
 

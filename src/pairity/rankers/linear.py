@@ -83,6 +83,7 @@ class LinearRanker(PairRanker):
     learnt = "coef_"
     streams = True
     file_name = "ranker.npz"
+    spreads = True
 
     def __init__(
         self,
