@@ -50,7 +50,9 @@ LAYERS = [
     {"paper.claims", "paper.drawing"},
     {"paper.checks"},
     {"paper", "paper.reproduction"},
-    {"tables", "trec", "datasets.catalogue"},
+    {"cell_kernels", "trec", "datasets.catalogue"},
+    {"text_tables"},
+    {"tables"},
     {"contenders", "cli.inputs", "cli.engines", "cli.printing"},
     {"cli.auditing", "cli.training", "cli.predicting", "cli.weighing", "cli.sweeping"}
     | {"cli.listing", "cli.demonstrating", "cli.reporting", "cli.reproducing"},

@@ -2,12 +2,17 @@
 
 import csv
 import gzip
+import re
+import tempfile
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from pairity import files, tables
+from pairity import files, text_tables
 from pairity.exceptions import InputError
 from pairity.tables import read_table
 
@@ -107,6 +112,7 @@ def test_a_file_that_unpacks_out_of_all_proportion(tmp_path, monkeypatch, name, 
 
 def test_a_line_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(text_tables, "LONGEST_LINE", 1000)
     path = tmp_path / "a.csv"
     path.write_text("x\n1\n" + "2" * 2000)
     with pytest.raises(InputError, match=r"Line 3 of .* letters"):
@@ -122,9 +128,11 @@ def write_column(folder, entries):
     return read_table(path)["x"]
 
 
-@pytest.fixture
-def short_blocks(monkeypatch):
-    monkeypatch.setattr(tables, "_BLOCK", 4)
+@pytest.fixture(params=["Python's reader", "compiled code"])
+def short_blocks(request, monkeypatch):
+    monkeypatch.setattr(text_tables, "_BLOCK", 4)
+    monkeypatch.setattr(text_tables, "_BYTES", 9)
+    monkeypatch.setattr(text_tables, "LARGE", 0 if request.param == "compiled code" else 2**60)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +145,9 @@ def short_blocks(monkeypatch):
         (["0.50", "NA", "3", "4", "5", "6", "7", "8", "w"], ["0.50", None, *"345678", "w"]),
         ([1, 2, 3, 4, 2**63], [*"1234", str(2**63)]),
         ([2**63, "NA", 2**63 + 1], [str(2**63), None, str(2**63 + 1)]),
-        ([1e300, 2**63, 1], [1e300, 2.0**63, 1.0]),
+        ([1e300, 2**63, 1], ["1e+300", str(2**63), "1"]),
+        ([0.5, 10**17 + 1], [0.5, 1e17]),
+        ([1, 10**17 + 1], [1, 10**17 + 1]),
         (["1_000", "2"], ["1_000", "2"]),
         (["\u0663", "2"], ["\u0663", "2"]),
     ],
@@ -173,6 +183,47 @@ def test_the_limit_of_fields_is_put_back(tmp_path):
     before = csv.field_size_limit()
     write_column(tmp_path, [1, 2])
     assert csv.field_size_limit() == before
+
+
+PIECES = st.sampled_from(
+    [
+        "0", "7", "-3", "+5", "0.5", "-.25", "1e3", "1e-320", "1e999", "123456789012345678", "1.",
+        "9223372036854775808", "", "NA", "nan", "inf", "word", "ä", "1_0", " 1", "2 ", "-", "+",
+        ".", "1e", "0x1", "1e5x", "12.5.1", "٣", "\t",
+    ]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    columns=st.lists(st.lists(PIECES, min_size=1, max_size=4), min_size=1, max_size=3),
+    n_rows=st.integers(1, 12),
+    end=st.sampled_from(["\n", "\r\n"]),
+    odd=st.sampled_from(["", "", "", '"', "\r", "\n", "\xff", ",", "\x00"]),
+    at=st.integers(0, 60),
+    size=st.integers(1, 40),
+)
+def test_compiled_code_reads_what_pythons_reader_reads(columns, n_rows, end, odd, at, size):
+    """Column by column and error by error, wherever blocks end."""
+    header = ",".join(f"c{k}" for k in range(len(columns)))
+    rows = [",".join(c[row % len(c)] for c in columns) for row in range(n_rows)]
+    text = end.join([header, *rows])
+    content = (text[:at] + odd + text[at:]).encode(
+        "latin-1" if odd == "\xff" else "utf-8", "replace"
+    )
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        path = Path(folder, "a.csv")
+        path.write_bytes(content)
+        told = []
+        for large in (0, 2**60):
+            patch.setattr(text_tables, "LARGE", large)
+            patch.setattr(text_tables, "_BYTES", size)
+            try:
+                table = read_table(path, progress=False)
+                told.append([(n, c.dtype, c.tolist()) for n, c in table.columns.items()])
+            except InputError as error:
+                told.append(re.sub(r"after line \d+", "", str(error)))
+    assert repr(told[0]) == repr(told[1])
 
 
 # --- LETOR, as a table ----------------------------------------------------------------------------

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
@@ -19,21 +17,17 @@ from numpy.typing import NDArray
 
 from pairity.columns import Column, object_array, show
 from pairity.exceptions import InputError, MissingExtraError
-from pairity.files import opened, opened_text, require_file
-from pairity.progress import Progress, Show
+from pairity.files import opened, require_file
+from pairity.progress import Show
+from pairity.text_tables import MOST_COLUMNS, read_text, require_names
 
 KINDS = {
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet",
     ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow", ".letor": "letor", ".svm": "letor",
     ".svmlight": "letor", ".libsvm": "letor",
 }  # fmt: skip
-MOST_COLUMNS = 100_000
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
-_LONGEST_FIELD = 1_000_000
-_BLOCK = 1024  # rows whose text is held at a time
-_REMEMBERED = 50_000  # words of a column that are kept once however often they stand there
-_MISSING = ("", "NA", "NaN", "nan", "null", "None")
 _LETOR = re.compile(r"\s*[-+.\deE]+\s+(qid:\d+\s+)?\d+:\S")
 _LITTLE = 2**30  # bytes: what any Parquet or Arrow file may hold
 _MOST_TIMES = 1000  # and how many times its own size a larger one
@@ -167,7 +161,7 @@ def read_table(
     if kind == "letor":
         return _read_letor(file, progress)
     if kind in _DELIMITERS:
-        columns = _read_text(file, _DELIMITERS[kind], progress)
+        columns = read_text(file, _DELIMITERS[kind], progress)
     else:
         columns = _read_arrow(file, kind)
     if not columns or not len(next(iter(columns.values()))):
@@ -201,182 +195,6 @@ def _looks_like(file: Path) -> str:
         if delimiter in first and first.isprintable() | ("\t" in first):
             return f" It looks like {name.upper()}: --input-format {name}."
     return ""
-
-
-# --- text ----------------------------------------------------------------------------------------
-
-
-def _read_text(file: Path, delimiter: str, progress: Show) -> dict[str, Column]:
-    """The columns of a text table.
-
-    What a column holds is known at its end only: where words come after blocks of numbers, the
-    file is read once more, that column as words from its first row.
-    """
-    words: set[int] = set()
-    while True:
-        header, columns = _read_blocks(file, delimiter, words, progress)
-        late = {at for at, column in enumerate(columns) if column.late}
-        if not late:
-            return {name: c.finish() for name, c in zip(header, columns, strict=True)}
-        words |= late
-
-
-def _read_blocks(
-    file: Path, delimiter: str, words: set[int], progress: Show
-) -> tuple[list[str], list[_Growing]]:
-    size = max(1, file.stat().st_size // 2**20)
-    with (
-        opened_text(file) as lines,
-        _field_limit(),
-        Progress(size, f"reading {file.name}", progress) as shown,
-    ):
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        try:
-            header = next(reader, [])
-            _require_names(header, file)
-            columns = [_Growing(at in words) for at in range(len(header))]
-            for rows in _blocks(reader, len(header), file, delimiter):
-                for column, entries in zip(columns, zip(*rows, strict=True), strict=True):
-                    column.add(entries)
-                shown.advance(0, f"{lines.number:,} lines")
-        except csv.Error as error:
-            raise InputError(f"Line {lines.number} of {file} cannot be read: {error}.") from error
-    return header, columns
-
-
-def _blocks(reader: Any, width: int, file: Path, delimiter: str) -> Iterator[list[list[str]]]:
-    rows: list[list[str]] = []
-    most = max(1, min(_BLOCK, 2**20 // width))
-    for row in reader:
-        if len(row) != width:
-            if not row:
-                continue
-            raise InputError(
-                f"Line {reader.line_num} of {file} has {len(row)} entries, the header {width}. Is "
-                f"the delimiter {delimiter!r}?"
-            )
-        rows.append(row)
-        if len(rows) == most:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
-
-
-@contextmanager
-def _field_limit() -> Iterator[None]:
-    before = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _require_names(header: Sequence[str], file: Path) -> None:
-    if len(header) > MOST_COLUMNS:
-        raise InputError(
-            f"{file} has {len(header):,} columns; there may be {MOST_COLUMNS:,}. Are rows and "
-            "columns the right way round?"
-        )
-    if any(not name.strip() for name in header) or not header:
-        raise InputError(f"{file} has a column without a name. Give every column one in line 1.")
-    seen: set[str] = set()
-    for name in header:
-        if name in seen:
-            raise InputError(f"{file} has two columns named {show(name)}. Rename one of them.")
-        seen.add(name)
-
-
-class _Growing:
-    """A column as it grows: whole numbers as long as it can be, then numbers, then words.
-
-    Attributes
-    ----------
-    late : bool
-        Whether words came after blocks that were kept as numbers.
-    """
-
-    def __init__(self, words: bool) -> None:
-        self._kind = "words" if words else "whole"
-        self._blocks: list[Column] = []
-        self._shared: dict[str, str] = {}
-        self.late = False
-
-    def add(self, entries: Sequence[str]) -> None:
-        """The next block of rows."""
-        if self.late:
-            return
-        if self._kind == "whole":
-            block = _whole_numbers(entries)
-            if block is not None:
-                self._blocks.append(block)
-                return
-            self._kind = "numbers"
-        if self._kind == "numbers":
-            block = _numbers(entries)
-            if block is not None:
-                self._blocks.append(block)
-                return
-            self._kind = "words"
-            if self._blocks:
-                self.late = True
-                self._blocks.clear()
-                return
-        self._blocks.append(object_array(list(self._once(entries))))
-
-    def _once(self, entries: Iterable[str]) -> Iterator[str | None]:
-        """The words, equal ones as one object; None where they are missing."""
-        shared = self._shared
-        for entry in entries:
-            known = shared.get(entry)
-            if known is not None:
-                yield known
-            elif entry in _MISSING:
-                yield None
-            else:
-                if len(shared) < _REMEMBERED:
-                    shared[entry] = entry
-                yield entry
-
-    def finish(self) -> Column:
-        """The whole column."""
-        self._shared.clear()
-        if not self._blocks:
-            return np.empty(0)
-        kind = np.float64 if self._kind == "numbers" else self._blocks[0].dtype
-        return np.concatenate(self._blocks, dtype=kind)
-
-
-def _whole_numbers(entries: Sequence[str]) -> Column | None:
-    try:
-        numbers = np.array(list(map(int, entries)), dtype=np.int64)
-    except (ValueError, OverflowError):
-        return None
-    return numbers if _is_plain(entries) else None
-
-
-def _numbers(entries: Sequence[str]) -> Column | None:
-    try:
-        numbers = np.array(list(map(float, entries)))
-    except ValueError:
-        try:
-            numbers = np.array([np.nan if e.strip() in _MISSING else float(e) for e in entries])
-        except ValueError:
-            return None
-    if not _is_plain(entries) or ((np.abs(numbers) >= 2**63).any() and _are_ids(entries)):
-        return None
-    return numbers
-
-
-def _is_plain(entries: Sequence[str]) -> bool:
-    """Whether numbers are written as everybody writes them; Python takes 1_000 and ٣ as well."""
-    joined = "".join(entries)
-    return joined.isascii() and "_" not in joined
-
-
-def _are_ids(entries: Sequence[str]) -> bool:
-    """Whether all are whole numbers in digits, some of which float64 could not tell apart."""
-    return all(entry.strip() in _MISSING or entry.strip().isdigit() for entry in entries)
 
 
 # --- LETOR ---------------------------------------------------------------------------------------
@@ -422,7 +240,7 @@ def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
                 table = held.read()
             else:
                 table = feather.read_table(data)
-            _require_names(table.column_names, file)
+            require_names(table.column_names, file)
             return {name: _from_arrow(table[name], pa) for name in table.column_names}
         except InputError:
             raise

@@ -133,7 +133,7 @@ def _long_digits(text, begin, end):
 
 
 @njit(cache=True, nogil=True)
-def _number(text, at):
+def read_number(text, at):
     """A decimal from `at` on: where it ends (-1: it is none), its value, and if that is sure."""
     negative = text[at] == 45
     if negative or text[at] == 43:
@@ -240,7 +240,7 @@ def parse_lines(
             at += 1
         if text[at] != 10 and text[at] != 35:
             begin = at
-            end, value, sure = _number(text, at)
+            end, value, sure = read_number(text, at)
             if end < 0 or not _ends(text[end]):
                 status = BAD_LABEL
                 break
@@ -293,7 +293,7 @@ def parse_lines(
                         status = REPEATED_INDEX if index == last else FALLING_INDEX
                     at = start
                     break
-                end, value, sure = _number(text, at + 1)
+                end, value, sure = read_number(text, at + 1)
                 if end < 0 or not _ends(text[end]):
                     status, at = BAD_VALUE, start
                     break
