@@ -266,6 +266,21 @@ def test_audits_and_a_sweep_make_a_page():
     assert Report(before, constraint="statistical").evidence.constraint == "statistical"
 
 
+def test_the_best_points_of_a_sweep_have_rankings(jobs, tmp_path, capsys):
+    out = tmp_path / "sweep.html"
+    words = ["--label", "hired", "--query", "search", "--group", "gender", "--quiet"]
+    words += ["--methods", "unconstrained", "reweighted", "exposure LP", "--budget", "2"]
+    assert main(["sweep", str(jobs), *words, "--report", str(out)]) == 0
+    text = out.read_text()
+    for name in ("unconstrained", "reweighted, tolerance=0.2", "exposure LP, slack=1.0"):
+        assert name in text
+    assert "reads groups" in text
+    assert "one draw is shown" in text
+    assert "held-out queries can be looked at" in text
+    assert main(["sweep", str(jobs), *words, "--report", str(tmp_path / "no" / "a.html")]) == 2
+    assert "folder" in capsys.readouterr().err
+
+
 def test_what_cannot_be_shown_is_refused():
     _, test, plain, _ = trained()
     result = audit(test, plain.predict(test.X), name="plain", n_resamples=0)

@@ -602,7 +602,7 @@ class Frontier:
             group = " †" if point.needs_group else ""
             cells = [
                 shorten(point.method, 24) + group,
-                shorten(self._telling(point) or "-", 40),
+                shorten(self.telling(point) or "-", 40),
             ]
             cells += [_cell(figures.get(name)) for name in UTILITIES]
             cells += [
@@ -612,7 +612,7 @@ class Frontier:
             rows.append([*cells, "-" if isnan(point.seconds) else f"{point.seconds:.2f}"])
         return header, rows
 
-    def _telling(self, point: Point) -> str:
+    def telling(self, point: Point) -> str:
         """The settings that tell a point from others of its method; all of a lone point's."""
         others = [other.settings for other in self.points if other.method == point.method]
         telling = {

@@ -6,7 +6,8 @@ Everything that a page shows is measured here, once; `pairity.reports` only draw
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
@@ -27,10 +28,11 @@ from pairity.evidence import (
     RoundSeen,
     Table,
 )
-from pairity.exceptions import InputError
+from pairity.exceptions import InputError, PairityWarning
 from pairity.fair_ranker import FairRanker
 from pairity.figures import Support
-from pairity.frontiers import Frontier
+from pairity.frontiers import Frontier, Point
+from pairity.methods import Method, Rankings
 from pairity.observing import (
     BINS,
     Observed,
@@ -40,6 +42,7 @@ from pairity.observing import (
     top_rows,
 )
 from pairity.queries import Queries
+from pairity.runs import run_label
 
 _LEFT_OUT = (
     "average_precision", "awrf", "ndkl", "exposure_trec", "exposure_to_merit", "click_to_merit",
@@ -159,7 +162,7 @@ def gather(
                 note=each.note,
             )
         )
-    candidates += of_frontier(frontier, label)
+    candidates += of_frontier(frontier, label, held)
     made = Evidence(
         title=title,
         constraint=label,
@@ -227,6 +230,58 @@ def gather_training(
     }
     told = {**(provenance or {}), **_provenance(model, train, test)}
     return gather(test, rankers, model=model, provenance=told, **options)
+
+
+def gather_sweep(
+    frontier: Frontier,
+    methods: Iterable[Method],
+    train: Queries,
+    test: Queries,
+    *,
+    constraint: str,
+    after: Point,
+    random_state: int = 0,
+    **options: Any,
+) -> Evidence:
+    """A sweep with everything about its best points, which are fitted once more.
+
+    Parameters
+    ----------
+    frontier : Frontier, what `sweep` returned
+    methods : the methods that were swept
+    train, test : Queries, one of its splits
+    constraint : str, one of those it measured
+    after : Point
+        The one compared with the first point when the page opens.
+    random_state : int, the seed of that split
+    **options
+        Handed on to `gather`.
+
+    Notes
+    -----
+    Fitted once more are the first point, `after`, and the Pareto front, eight in all at most. Of
+    an order that is drawn at random, one draw is shown. All other points have figures alone.
+    """
+    known = {run_label(method.name, method.settings): method for method in methods}
+    wanted = {
+        _point_name(frontier, point): known[point.label]
+        for point in (frontier.points[0], *frontier.front(constraint)[:6], after)
+        if point.label in known
+    }
+    rankers = {}
+    for name, method in wanted.items():
+        note = ""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PairityWarning)  # the sweep has warned of it
+            scores = method(train, test, random_state)
+        if isinstance(scores, Rankings):
+            scores = scores.sample(test, random_state)
+            note = "It draws its order at random; one draw is shown."
+        rankers[name] = Scored(scores, method.name, None, method.needs_group, note)
+    return gather(
+        test, rankers, constraint=constraint, frontier=frontier,
+        after=_point_name(frontier, after), random_state=random_state, **options,
+    )  # fmt: skip
 
 
 def of_audits(
@@ -310,8 +365,10 @@ def along_path(
     }
 
 
-def of_frontier(frontier: Frontier | None, label: str) -> list[Candidate]:
-    """The points of a sweep as candidates that have figures alone."""
+def of_frontier(
+    frontier: Frontier | None, label: str, known: Collection[str] = ()
+) -> list[Candidate]:
+    """The points of a sweep that are not known yet, as candidates that have figures alone."""
     if frontier is None:
         return []
     if label not in frontier.constraints:
@@ -321,7 +378,7 @@ def of_frontier(frontier: Frontier | None, label: str) -> list[Candidate]:
         )
     return [
         Candidate(
-            name=point.label,
+            name=name,
             method=point.method,
             needs_group=point.needs_group,
             figures=tuple(figures.values()),
@@ -330,8 +387,15 @@ def of_frontier(frontier: Frontier | None, label: str) -> list[Candidate]:
             else "From a sweep.",
         )
         for point in frontier.points
-        if (figures := point.test or point.validation)
+        if (name := _point_name(frontier, point)) not in known
+        and (figures := point.test or point.validation)
     ]
+
+
+def _point_name(frontier: Frontier, point: Point) -> str:
+    """The method, with the settings that tell it from others."""
+    telling = frontier.telling(point)
+    return f"{point.method}, {telling}" if telling else point.method
 
 
 def _provenance(model: FairRanker, train: Queries, test: Queries) -> dict[str, str]:

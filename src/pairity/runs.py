@@ -87,7 +87,7 @@ class Run:
     @property
     def label(self) -> str:
         """The method with its settings, such as ``lagrangian(slack=0.1)``."""
-        return f"{self.method}({show_settings(self.settings)})"
+        return run_label(self.method, self.settings)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python; None where a number is not defined."""
@@ -516,6 +516,11 @@ def fingerprint(queries: Queries) -> str:
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that JSON can hold: numbers, texts and the like, and the repr of all else."""
     return {str(name): _plain(value) for name, value in settings.items()}
+
+
+def run_label(method: str, settings: Mapping[str, Any]) -> str:
+    """A method with its settings, such as ``lagrangian(slack=0.1)``."""
+    return f"{method}({show_settings(settings)})"
 
 
 def show_settings(settings: Mapping[str, Any]) -> str:

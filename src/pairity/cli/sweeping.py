@@ -28,6 +28,8 @@ from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
     from pairity.frontiers import Choice, Frontier
+    from pairity.methods import Method
+    from pairity.queries import Queries
 
 _PLOTS = (".png", ".svg", ".pdf")
 _EPSILON = 0.05
@@ -35,7 +37,7 @@ _EXAMPLES = """\
 examples:
   pairity sweep jobs.csv --label hired --query search_id --group gender --output runs
   pairity sweep jobs.csv --label hired --query search_id --group gender --output runs \\
-      --constraint statistical --epsilon 0.1 --seeds 3 --plot frontier.png
+      --constraint statistical --epsilon 0.1 --seeds 3 --plot frontier.png --report sweep.html
   pairity sweep jobs.csv --label hired --query search_id --group gender \\
       --methods unconstrained reweighted Lagrangian --budget 2 --format csv > frontier.csv
 
@@ -101,6 +103,10 @@ def add_to(commands: Any) -> None:
     parser.add_argument(
         "--plot", metavar="FILE", help="draw the frontier: .png, .svg or .pdf; replaces a file"
     )
+    parser.add_argument(
+        "--report", metavar="FILE",
+        help="draw the page about it, the best points fitted once more; replaces a file",
+    )  # fmt: skip
     add_output(parser, "csv")
     parser.set_defaults(run=run)
 
@@ -114,6 +120,7 @@ def run(given: argparse.Namespace) -> int:
     measured = tuple(dict.fromkeys([given.constraint, *given.measure]))
     name_constraints(measured)  # what is wrong is said before a long file is read
     _require_plot(given.plot)
+    _require_report(given.report)
     ranker = None
     if given.ranker != "linear" or given.set:
         ranker = make_ranker(given.ranker, given.set, given.seed)
@@ -121,9 +128,10 @@ def run(given: argparse.Namespace) -> int:
     table = read_given(given)
     queries_of(table, given)  # roles are wrong more often than features: their errors come first
     X, _ = features_of(table, given)
+    queries = queries_of(table, given, X)
     frontier = sweep(
         methods,
-        queries_of(table, given, X),
+        queries,
         given.test,
         validation=given.validation,
         constraints=measured,
@@ -135,6 +143,8 @@ def run(given: argparse.Namespace) -> int:
     epsilon = _EPSILON if given.epsilon is None else given.epsilon
     choice = frontier.pick(given.constraint, epsilon)
     _write(frontier, given)
+    if given.report is not None:
+        _report(frontier, choice, methods, queries, given)
     _print(frontier, choice, given)
     return 1 if choice.point is None and given.epsilon is not None else 0
 
@@ -151,6 +161,16 @@ def _require_plot(plot: str | None) -> None:
     import_matplotlib("pyplot")
 
 
+def _require_report(report: str | None) -> None:
+    from pairity.files import require_place
+
+    if report is not None:
+        from pairity.reports.charts import library
+
+        require_place(Path(report))
+        library()  # says what to install
+
+
 def _write(frontier: Frontier, given: argparse.Namespace) -> None:
     from pairity.files import whole
 
@@ -161,6 +181,25 @@ def _write(frontier: Frontier, given: argparse.Namespace) -> None:
         figure = frontier.plot()
         with whole(given.plot) as file:
             figure.savefig(file, format=Path(given.plot).suffix[1:].lower(), dpi=150)
+
+
+def _report(
+    frontier: Frontier, choice: Choice, methods: list[Method], queries: Queries,
+    given: argparse.Namespace,
+) -> None:  # fmt: skip
+    """The page, with the split of the first seed."""
+    from pairity.gathering import gather_sweep
+    from pairity.reports import Report
+
+    rest, test = queries.split(given.test, given.seed)
+    train, _ = rest.split(given.validation, given.seed)
+    evidence = gather_sweep(
+        frontier, methods, train, test, constraint=given.constraint,
+        after=choice.point or choice.closest, random_state=given.seed, tolerance=choice.epsilon,
+        attributes=[*given.group, *given.group_file],
+        provenance={"command": given.command, "file": given.file, "seed": given.seed},
+    )  # fmt: skip
+    Report(evidence).save(given.report)
 
 
 def _print(frontier: Frontier, choice: Choice, given: argparse.Namespace) -> None:
@@ -176,7 +215,9 @@ def _print(frontier: Frontier, choice: Choice, given: argparse.Namespace) -> Non
     elif not given.quiet:
         say(frontier, f"\n{choice}")
     if not given.quiet:
-        for path in (given.output and f"{given.output}/frontier.json", given.plot):
+        for path in (
+            given.output and f"{given.output}/frontier.json", given.plot, given.report,
+        ):  # fmt: skip
             if path:
                 note(f"written: {path}")
 

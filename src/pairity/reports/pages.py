@@ -253,7 +253,7 @@ def weights_panel(evidence: Evidence, candidate: Candidate) -> Html:
     """The pair weights in words, and as the table that they are."""
     said = weight_sentences(evidence, candidate)
     if candidate.weights is None:
-        return tag("p", named(candidate.name), " learnt no pair weights.")
+        return tag("p", "No pair weights are recorded for ", named(candidate.name), ".")
     shown = range(min(len(evidence.groups), MOST_GROUPS))
     header = ["preferred ╲ other", *(group_name(evidence, at, 20) for at in shown)]
     rows = [
