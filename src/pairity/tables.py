@@ -235,11 +235,12 @@ def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
         try:
             data = pa.BufferReader(source.read())
             if kind == "parquet":
-                held = parquet.ParquetFile(data)
-                _require_size(held.metadata.num_rows, held.metadata.num_columns, file)
-                table = held.read()
+                table = _read_parquet(data, file, pa, parquet)
+            elif data.read(6) == b"ARROW1":
+                table = _read_batches(data, file, pa)
             else:
-                table = feather.read_table(data)
+                data.seek(0)
+                table = feather.read_table(data)  # of the first version
             require_names(table.column_names, file)
             return {name: _from_arrow(table[name], pa) for name in table.column_names}
         except InputError:
@@ -252,18 +253,42 @@ def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
             raise InputError(f"{file} is not a readable {kind} file: {told[:300]}") from error
 
 
-def _require_size(n_rows: int, n_columns: int, file: Path) -> None:
-    """Refuse a file of some kilobytes that says it holds more than the memory does."""
+def _read_parquet(data: Any, file: Path, pa: Any, parquet: Any) -> Any:
+    """A Parquet file; words that repeat are kept once."""
+    held = parquet.ParquetFile(data)
+    _require_size(held.metadata.num_rows * held.metadata.num_columns * 8, file)
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
+    words = [each.name for each in held.schema_arrow if any(kind(each.type) for kind in texts)]
+    data.seek(0)
+    return parquet.ParquetFile(data, read_dictionary=words).read()
+
+
+def _read_batches(data: Any, file: Path, pa: Any) -> Any:
+    """An Arrow file, batch by batch, as long as it stays in proportion."""
+    data.seek(0)
+    held = pa.ipc.open_file(data)
+    batches, size = [], 0
+    for at in range(held.num_record_batches):
+        batches.append(held.get_batch(at))
+        size += batches[-1].nbytes
+        _require_size(size, file)
+    return pa.Table.from_batches(batches, held.schema)
+
+
+def _require_size(needed: int, file: Path) -> None:
+    """Refuse a file of some kilobytes that holds more than the memory does."""
     size = file.stat().st_size
-    if n_rows * n_columns * 8 > max(_LITTLE, _MOST_TIMES * size):
+    if needed > max(_LITTLE, _MOST_TIMES * size):
         raise InputError(
-            f"{file} says it has {n_rows:,} rows × {n_columns:,} columns in {size:,} bytes, which "
-            "is not likely. If it is right, give only the columns that are needed."
+            f"{file} has {size:,} bytes and would take {needed:,} in memory, which is not likely "
+            "to be a table. If it is one, give only the columns that are needed."
         )
 
 
 def _from_arrow(column: Any, pa: Any) -> Column:
     kind = column.type
+    if pa.types.is_dictionary(kind) and not pa.types.is_primitive(kind.value_type):
+        return np.concatenate([_from_dictionary(chunk) for chunk in column.chunks or [[]]])
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = column.type
@@ -276,6 +301,15 @@ def _from_arrow(column: Any, pa: Any) -> Column:
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
     return object_array(column.to_pylist())
+
+
+def _from_dictionary(chunk: Any) -> Column:
+    """Words, equal ones as one object."""
+    if not len(chunk):
+        return object_array([])
+    words = object_array([*chunk.dictionary.to_pylist(), None])
+    at = chunk.indices.cast("int64").fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
+    return np.asarray(words[at])
 
 
 def _listed(names: Sequence[str]) -> str:
