@@ -32,6 +32,8 @@ LAYERS = [
     {"rankers._boosting", "rankers._linear_data", "rankers._streams"},
     {"solvers", "rankers.linear", "rankers.catboost", "figures", "exports"},
     {"rankers.lightgbm", "rankers.xgboost", "rankers.torch", "rankers.newton", "schedules"},
+    {"audit_measures"},
+    {"distributed.auditing"},
     {"rankers.adapters", "algorithm", "figure_tables", "frontier_plots"},
     {"datasets.letor_kernels", "datasets.synthetic", "datasets.files", "datasets.ranking_data"},
     {"datasets.letor", "datasets.parquet"},

@@ -8,7 +8,7 @@ resampling whole queries.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from math import isfinite
@@ -18,13 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity.audit_measures import measures_of
 from pairity.columns import as_numbers
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
+from pairity.distributed.auditing import audit_spread
+from pairity.distributed.clients import is_dask, using_client
+from pairity.distributed.queries import DaskQueries
 from pairity.exceptions import InputError
 from pairity.figure_tables import MOST_GROUPS, figures_to_html, render_figures
 from pairity.figures import (
     Figure,
-    Measure,
     Support,
     means,
     resampled_weights,
@@ -32,22 +35,7 @@ from pairity.figures import (
     with_numbers,
 )
 from pairity.markup import tag
-from pairity.metrics import (
-    Positions,
-    average_precision,
-    awrf,
-    click_to_merit,
-    exposure,
-    exposure_to_merit,
-    merit,
-    ndcg,
-    ndkl,
-    population_share,
-    top_share,
-)
-from pairity.metrics.positions import ratio
 from pairity.metrics.utility import GAINS, HIGHEST_EXPONENT
-from pairity.pairs import cell_counts, cell_sums
 from pairity.queries import Queries, require_groups, require_preferences
 from pairity.text import make_frame, short_names, shorten
 
@@ -229,7 +217,9 @@ def audit(
     Parameters
     ----------
     y : labels of shape (n_items,), or Queries
-        With `Queries`, leave out qid, sensitive_features and the weights.
+        With `Queries`, leave out qid, sensitive_features and the weights. Dask collections are
+        audited where they are (`pairity.distributed`), by sums that workers send; intervals are
+        then drawn with other random numbers than on one machine.
     scores : array of shape (n_items,)
         Finite; a higher score is ranked higher. Ties count as if broken at random.
     qid, sensitive_features, sample_weight, query_weight
@@ -297,6 +287,24 @@ def audit(
     >>> result.auc, result.violation["statistical"]
     (0.5, 1.0)
     """
+    cuts, named = _cuts(k), name_constraints(constraints)
+    require_sampling(confidence, n_resamples)
+    if any(map(is_dask, (y, scores, qid, sensitive_features))):
+        columns = _as_columns(y, qid, sensitive_features, sample_weight, query_weight)
+        with using_client() as client:
+            spread: Any = DaskQueries.from_collections(client, raw=False, scores=scores, **columns)
+            require_groups(spread)
+            require_preferences(spread)
+            estimates, sums = audit_spread(
+                spread, named, cuts, choose_gain(gain, spread), n_resamples, random_state
+            )
+        n_queries, n_items, n_missing, n_pairs, *sizes = sums.sizes.tolist()
+        return Audit(
+            name=str(name), groups=spread.groups, n_queries=n_queries, n_items=n_items,
+            n_missing=n_missing, n_pairs=n_pairs, group_sizes=tuple(sizes), k=cuts,
+            confidence=float(confidence),
+            figures=tuple(with_numbers(estimates, iter([np.zeros(0)]), float(confidence))),
+        )  # fmt: skip
     queries = _as_queries(y, qid, sensitive_features, sample_weight, query_weight)
     numbers = as_numbers(scores, "scores", queries.n_items)
     if not queries.weight_of_query.all():
@@ -304,10 +312,8 @@ def audit(
         queries = queries.take(np.flatnonzero(queries.weight_of_query))
     require_groups(queries)
     require_preferences(queries)
-    cuts, named = _cuts(k), name_constraints(constraints)
-    require_sampling(confidence, n_resamples)
     support = Support(queries)
-    measures = list(_measures(queries, numbers, cuts, choose_gain(gain, queries), support))
+    measures = list(measures_of(queries, numbers, cuts, choose_gain(gain, queries), support))
     estimates = [means(measures, queries, support)] + [
         violation(constraint, label, queries, numbers, support)
         for label, constraint in named.items()
@@ -327,84 +333,40 @@ def audit(
     )
 
 
-# --- what is measured, per query --------------------------------------------------------------
-
-
-def _measures(
-    queries: Queries, scores: Array, cuts: tuple[int, ...], gain: str, support: Support
-) -> Iterator[Measure]:
-    places = Positions.of(queries, scores)
-    sums, weight = cell_sums(scores, queries), cell_counts(queries)
-    values = ratio(sums.sum(axis=(1, 2)), weight.sum(axis=(1, 2)))
-    yield Measure("auc", values, support.all_pairs())
-    for k in cuts:
-        yield Measure(f"ndcg@{k}", ndcg(queries, scores, k=k, gain=gain, positions=places))
-    yield Measure("average_precision", average_precision(queries, scores, positions=places))
-    yield Measure("awrf", awrf(queries, scores, positions=places))
-    yield Measure("ndkl", ndkl(queries, scores, positions=places))
-
-    known = slice(queries.n_groups)
-    sums, weight = sums[:, known, known], weight[:, known, known]
-    cells, pairs = ratio(sums, weight), support.pairs("preference")
-    yield Measure("auc", ratio(sums.sum(axis=2), weight.sum(axis=2)), pairs.sum(axis=2))
-    yield Measure("auc_within", _diagonal(cells), _diagonal(pairs))
-    yield from _ndcg_within(queries, scores, cuts, gain)
-    yield Measure("merit", merit(queries))
-    yield Measure("exposure", exposure(queries, scores, positions=places))
-    trec = exposure(queries, scores, discount="trec", positions=places)
-    yield Measure("exposure_trec", trec)
-    yield Measure("exposure_to_merit", exposure_to_merit(queries, scores, positions=places))
-    yield Measure("click_to_merit", click_to_merit(queries, scores, positions=places))
-    for k in cuts:
-        yield Measure(f"top_share@{k}", top_share(queries, scores, k=k, positions=places))
-    yield Measure("population_share", population_share(queries))
-
-    yield Measure("preferred_above", cells, pairs)
-    sums, weight = cell_sums(scores, queries, pairs="all"), cell_counts(queries, pairs="all")
-    yield Measure("above", ratio(sums, weight)[:, known, known], support.pairs("all"))
-
-
-def _diagonal(table: Array) -> Array:
-    return np.diagonal(table, axis1=1, axis2=2)
-
-
-def _ndcg_within(
-    queries: Queries, scores: Array, cuts: tuple[int, ...], gain: str
-) -> Iterator[Measure]:
-    """NDCG of the lists that each query falls into, one for each group (the missing one last)."""
-    width = queries.n_groups + 1
-    lists = queries.query * width + queries.group
-    ids = np.arange(queries.n_queries * width)
-    inside = Queries(None, queries.y, lists, ids, queries.group, queries.groups)
-    places = Positions.of(inside, scores)
-    for k in cuts:
-        values = ndcg(inside, scores, k=k, gain=gain, positions=places)
-        yield Measure(f"ndcg_within@{k}", values.reshape(-1, width)[:, :-1])
-
-
 # --- at the door ---------------------------------------------------------------------------------
 
 
 def _as_queries(y: Any, qid: Any, groups: Any, item_weight: Any, query_weight: Any) -> Queries:
+    if not isinstance(y, Queries):
+        columns = _as_columns(y, qid, groups, item_weight, query_weight)
+        return Queries.from_arrays(None, **columns)
     given = {
         "qid": qid, "sensitive_features": groups, "sample_weight": item_weight,
         "query_weight": query_weight,
     }  # fmt: skip
-    if isinstance(y, Queries):
-        twice = [key for key, value in given.items() if value is not None]
-        if twice:
-            raise InputError(
-                f"y is Queries, which hold query ids, groups and weights already, but "
-                f"{' and '.join(twice)} came too. Leave that out, or give y as an array."
-            )
-        return y
+    twice = [key for key, value in given.items() if value is not None]
+    if twice:
+        raise InputError(
+            f"y is Queries, which hold query ids, groups and weights already, but "
+            f"{' and '.join(twice)} came too. Leave that out, or give y as an array."
+        )
+    return y
+
+
+def _as_columns(
+    y: Any, qid: Any, groups: Any, item_weight: Any, query_weight: Any
+) -> dict[str, Any]:
+    given = {
+        "y": y, "qid": qid, "sensitive_features": groups, "sample_weight": item_weight,
+        "query_weight": query_weight,
+    }  # fmt: skip
     for key in ("qid", "sensitive_features"):
         if given[key] is None:
             raise InputError(
                 f"{key} is missing. Give audit(y, scores, qid=..., sensitive_features=...), or "
                 "Queries instead of y."
             )
-    return Queries.from_arrays(None, y, **given)
+    return given
 
 
 def _cuts(k: Any) -> tuple[int, ...]:
@@ -428,16 +390,21 @@ def require_sampling(confidence: Any, n_resamples: Any) -> None:
         )
 
 
-def choose_gain(gain: str, queries: Queries) -> str:
+def choose_gain(gain: str, queries: Any) -> str:
     """The name of the gain: for "auto", the exponential one where labels are small grades."""
     if gain not in ("auto", *GAINS):
         names = ", ".join(map(repr, ("auto", *GAINS)))
         raise InputError(f"gain is {gain!r}. Choose one of {names}.")
     if gain != "auto":
         return gain
+    return "linear" if queries.total(_n_not_grades) else "exponential"
+
+
+def _n_not_grades(queries: Queries) -> int:
+    """How many labels are no grades that 2 can be raised to."""
     y = queries.y
-    grades = bool(np.all((y == np.floor(y)) & (y >= 0) & (y <= HIGHEST_EXPONENT)))
-    return "exponential" if grades else "linear"
+    grades = (y == np.floor(y)) & (y >= 0) & (y <= HIGHEST_EXPONENT)
+    return len(y) - int(np.count_nonzero(grades))
 
 
 def name_constraints(constraints: Any) -> dict[str, Constraint]:

@@ -172,7 +172,7 @@ class PairwiseConstraint(Constraint):
     def totals(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """What Δ is made of, as sums over queries: those of parts of the data add up."""
         sums, counts = self.sums(queries, scores), self.counts(queries)
-        return self._totals(sums, counts, queries.weight_of_query)
+        return self.totals_of(sums, counts, queries.weight_of_query)
 
     def sums(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Per query and cell of known groups, the sum of predicted pair labels."""
@@ -195,7 +195,7 @@ class PairwiseConstraint(Constraint):
 
         `weight` of shape (n_resamples, n_queries) gives as many violations at once.
         """
-        return self.from_totals(self._totals(sums, counts, weight), groups)
+        return self.from_totals(self.totals_of(sums, counts, weight), groups)
 
     def from_totals(
         self, totals: NDArray[np.float64], groups: tuple[str, ...]
@@ -208,10 +208,13 @@ class PairwiseConstraint(Constraint):
         delta[..., ~compared] = np.nan
         return delta
 
-    def _totals(
+    def totals_of(
         self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Of each cell (or row, for one entry per group), and behind them of all pairs together."""
+        """`totals` from sums and counts per query.
+
+        Of each cell (or row, for one entry per group), and behind them of all pairs together.
+        """
         both = []
         for table in (sums, counts):
             entries = table.sum(axis=2) if self.by_group else table.reshape(len(table), -1)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from pairity.constraints import Constraint, Contrasts, PairwiseConstraint, worst_gap
-from pairity.pairs import PairKind, cell_counts, mean_over_queries
+from pairity.pairs import PairKind, cell_counts, mean_of_totals, totals_over_queries
 from pairity.queries import Queries
 
 FEW_QUERIES = 10
@@ -167,24 +167,66 @@ class Support:
 # --- two kinds of estimates ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a part of the queries adds to figures.
+
+    Attributes
+    ----------
+    counts : list of Counts, for each entry
+    totals : function
+        Turns query weights, of shape (n_queries,) or (n_resamples, n_queries), into the totals
+        that values are made of; those of several parts add up.
+    """
+
+    counts: list[Counts]
+    totals: Callable[[Array], Array]
+
+
+Layout = list[tuple[str, tuple[int, ...]]]  # of measures: their names, and the shape of a query's
+
+
 def means(measures: list[Measure], queries: Queries, support: Support) -> Estimate:
     """Each measure, averaged over the queries where it is defined."""
-    figures = []
-    for measure in measures:
-        counts = support.of(~np.isnan(measure.values), measure.pairs)
-        cells = np.ndindex(measure.values.shape[1:])
-        for cell, count in zip(cells, counts, strict=True):
-            group, other = [*(queries.groups[at] for at in cell), None, None][:2]
-            figures.append(Figure(measure.name, group=group, other=other, **count))
-    flat = [measure.values.reshape(queries.n_queries, -1) for measure in measures]
+    part = part_of_means(measures, support)
+    layout = [(measure.name, measure.values.shape[1:]) for measure in measures]
+    totals = part.totals(queries.weight_of_query)
+    return estimate_means(layout, queries.groups, part.counts, totals, part.totals)
+
+
+def part_of_means(measures: list[Measure], support: Support) -> Part:
+    """What some queries add to the means."""
+    counts = [
+        count
+        for measure in measures
+        for count in support.of(~np.isnan(measure.values), measure.pairs)
+    ]
+    flat = [measure.values.reshape(len(measure.values), -1) for measure in measures]
     values = np.concatenate(flat, axis=1)
     there = ~np.isnan(values)
     sums, weight = np.where(there, values, 0.0), there.astype(np.float64)
 
-    def resample(query_weight: Array) -> Array:
-        return mean_over_queries(sums, weight, query_weight, "pair")
+    def totals(query_weight: Array) -> Array:
+        return totals_over_queries(sums, weight, query_weight, "pair")
 
-    return Estimate(figures, resample(queries.weight_of_query), resample)
+    return Part(counts, totals)
+
+
+def estimate_means(
+    layout: Layout,
+    groups: tuple[str, ...],
+    counts: list[Counts],
+    totals: Array,
+    resampled: Callable[[Array], Array],
+) -> Estimate:
+    """Means from the counts and totals of all parts; `resampled` gives totals of resamples."""
+    entries = [(name, cell) for name, shape in layout for cell in np.ndindex(shape)]
+    figures = []
+    for (name, cell), count in zip(entries, counts, strict=True):
+        group, other = [*(groups[at] for at in cell), None, None][:2]
+        figures.append(Figure(name, group=group, other=other, **count))
+    values = mean_of_totals(totals)
+    return Estimate(figures, values, lambda weight: mean_of_totals(resampled(weight)))
 
 
 def violation(
@@ -195,16 +237,40 @@ def violation(
         delta = constraint.violation(queries, scores)
         everything = support.of(np.ones(queries.n_queries, dtype=bool), None)
         return _gaps(delta, everything * delta.size, label, queries.groups, None)
+    part = part_of_violation(constraint, queries, scores, support)
+    totals = part.totals(queries.weight_of_query)
+    return estimate_violation(constraint, label, queries.groups, part.counts, totals, part.totals)
+
+
+def part_of_violation(
+    constraint: PairwiseConstraint, queries: Queries, scores: Array, support: Support
+) -> Part:
+    """What some queries add to a violation."""
     sums, weight = constraint.sums(queries, scores), constraint.counts(queries)
+    pairs = support.pairs(constraint.pairs)
+    if constraint.by_group:
+        pairs = pairs.sum(axis=2)
+
+    def totals(query_weight: Array) -> Array:
+        return constraint.totals_of(sums, weight, query_weight)
+
+    return Part(support.of(pairs > 0, pairs), totals)
+
+
+def estimate_violation(
+    constraint: PairwiseConstraint,
+    label: str,
+    groups: tuple[str, ...],
+    counts: list[Counts],
+    totals: Array,
+    resampled: Callable[[Array], Array],
+) -> Estimate:
+    """A violation from the counts and totals of all parts."""
 
     def violate(query_weight: Array) -> Array:
-        return constraint.from_sums(sums, weight, query_weight, queries.groups)
+        return constraint.from_totals(resampled(query_weight), groups)
 
-    delta = violate(queries.weight_of_query)
-    pairs = support.pairs(constraint.pairs)
-    if delta.ndim == 1:
-        pairs = pairs.sum(axis=2)
-    return _gaps(delta, support.of(pairs > 0, pairs), label, queries.groups, violate)
+    return _gaps(constraint.from_totals(totals, groups), counts, label, groups, violate)
 
 
 def _gaps(

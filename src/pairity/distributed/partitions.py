@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity.columns import as_columns, object_array, show
+from pairity.columns import as_columns, as_numbers, object_array, show
 from pairity.digests import digest
 from pairity.exceptions import InputError
 from pairity.groups import encode_groups
@@ -102,9 +102,14 @@ class Piece:
 def read_piece(number: int, raw: bool, columns: dict[str, Any]) -> Piece:
     """Read a partition; errors say which it is."""
     try:
+        columns = dict(columns)
         if not len(columns["y"]):
             return Piece(None, [])
-        queries = Queries.from_arrays(**columns, raw=raw)
+        scores = columns.pop("scores", None)
+        queries = Queries.from_arrays(**{"X": None, **columns}, raw=raw)
+        if scores is not None:
+            numbers = as_numbers(scores, "scores", queries.n_items)
+            queries = replace(queries, X=numbers[:, None])
         given = columns.get("sensitive_features")
         distinct = [] if given is None else _distinct(given)
         return Piece(queries, distinct)
