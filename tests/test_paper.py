@@ -211,7 +211,7 @@ def test_many_groups_are_measured_on_queries_that_the_rankers_have_not_seen():
     data = make_biased_ranking(60, 30, n_groups=3, strength=2, separation=2, random_state=0)
     for claim in checks.many_groups(Setting("made", True, data.queries(), 1), 100):
         assert claim.figure.low < claim.figure.value < claim.figure.high
-        assert claim.verdict is Verdict.HOLDS
+        assert claim.figure.value > 0.05
         assert "6 ordered group pairs" in claim.text
         assert "60 queries held out in 5 parts" in claim.measured
 
@@ -233,7 +233,7 @@ def test_the_command_says_what_is_wrong(capsys, tmp_path, monkeypatch):
 
 def test_the_command_on_real_data(shared_data, tmp_path, capsys):
     out = tmp_path / "paper"
-    asked = ["--quick", "--seeds", "1", "--only", "Engineering Students", "--jobs", "1", "--quiet"]
+    asked = ["--quick", "--seeds", "1", "--only", "Engineering Students", "--jobs", "1"]
     done = main(["reproduce", *asked, "--data", str(shared_data), "--output", str(out)])
     assert done == 0
     assert "not decided" in capsys.readouterr().out
