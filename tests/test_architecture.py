@@ -49,7 +49,7 @@ LAYERS = [
     {"testing", "reports"},
     {"sweeps"},
     {"tuning", "paper.protocol"},
-    {"paper.claims", "paper.drawing"},
+    {"paper.claims", "paper.drawing", "paper.earlier"},
     {"paper.checks"},
     {"paper", "paper.reproduction"},
     {"cell_kernels", "trec", "datasets.catalogue"},

@@ -136,6 +136,12 @@ def test_what_is_written(done):
     json.loads(rows[0]["settings"])
     assert "| ours |" in (directory / "results.md").read_text()
     assert "ours has the highest test fairness" in (directory / "verdicts.md").read_text()
+    (line,) = [
+        line
+        for line in (directory / "results.md").read_text().splitlines()
+        if line.startswith("| TREC, with | unconstrained | inter | 0.633 |")
+    ]
+    assert line.endswith(("yes |", "no |"))
 
 
 # --- means and verdicts -------------------------------------------------------------------------
