@@ -293,8 +293,9 @@ def results_page(result: Reproduction) -> str:
         "Test AUC and fairness (1 less the violation), averaged over queries, then over seeds, "
         f"with 95 % intervals over seeds. Each method was tried with up to {BUDGET} settings; "
         f"of those whose violation on the validation queries was within {CLOSE} of the lowest, the "
-        "most accurate there was chosen, seed by seed; settings.csv has the means of each. † reads "
-        "the groups of the items it ranks.",
+        "most accurate there was chosen, seed by seed; settings.csv has the means of each. "
+        "*Front*: whether none of the other four has both means at least as high. † reads the "
+        "groups of the items it ranks.",
         "",
         f"{f'`{result.command}`: ' if result.command else ''}{result.seconds / 60:.0f} min, "
         f"{_versions()}.",
@@ -345,31 +346,41 @@ def _beside(result: Reproduction) -> list[str]:
 
 
 def _result_rows(result: Reproduction, setting: Setting, constraint: str) -> list[str]:
-    header = [
-        "method",
-        "AUC",
-        "fairness",
-        *(f"{name}" for name in CONSTRAINTS if name != constraint),
-    ]
-    rows = [[*header, "seconds"]]
-    for method in (*RIVALS, OURS, PLAIN, *ADAM):
-        entries = [
+    others = [name for name in CONSTRAINTS if name != constraint]
+    rows = [["method", "AUC", "fairness", "front", *others, "seconds"]]
+    of = {
+        method: [
             entry
             for entry in result.entries
             if (entry.data, entry.attribute) == (setting.data, setting.attribute)
             and (entry.constraint, entry.method) == (constraint, method)
         ]
-        if entries:
-            others = [name for name in CONSTRAINTS if name != constraint]
-            rows.append(
-                [
-                    method + (" †" if method == "post-processing" else ""),
-                    str(level_over_seeds(e.auc for e in entries)),
-                    str(level_over_seeds(e.own_fairness for e in entries)),
-                    *(f"{_mean(entries, name).value:.3f}" for name in others),
-                    f"{sum(e.seconds for e in entries) / len(entries):.2f}",
-                ]
-            )
+        for method in (*RIVALS, OURS, PLAIN, *ADAM)
+    }
+    reached = {
+        method: (level_over_seeds(e.auc for e in entries), _mean(entries, constraint))
+        for method, entries in of.items()
+        if entries
+    }
+    for method, (auc, fairness) in reached.items():
+        entries = of[method]
+        better = [
+            rival
+            for rival in (*RIVALS, OURS)
+            for their_auc, theirs in [reached[rival]]
+            if rival != method and their_auc.value >= auc.value and theirs.value >= fairness.value
+        ]
+        compared = method in (*RIVALS, OURS)
+        rows.append(
+            [
+                method + (" †" if method == "post-processing" else ""),
+                str(auc),
+                str(fairness),
+                ("no" if better else "yes") if compared else "",
+                *(f"{_mean(entries, name).value:.3f}" for name in others),
+                f"{sum(e.seconds for e in entries) / len(entries):.2f}",
+            ]
+        )
     return _markdown(rows)
 
 
