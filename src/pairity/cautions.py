@@ -105,10 +105,15 @@ def _uncertain(evidence: Evidence, after: Candidate) -> Iterator[str]:
     told = f"{figure.value:.3f} ({_range(figure)}) on {figure.n_queries:,} held-out queries"
     if figure.high - figure.low > WIDE:
         yield f"The interval of the disparity is wide: {told}."
+    if figure.value < figure.low:
+        yield (
+            f"The disparity lies below its own interval: {told}. It is the largest of several "
+            "gaps, and noise can only raise that; on so few queries it is mostly noise."
+        )
     limit = evidence.tolerance
     if limit is None:
         return
-    if figure.low > limit:
+    if min(figure.low, figure.value) > limit:
         yield (
             f"The tolerance of {limit:g} is not kept on held-out queries: the disparity is "
             f"{told}, its whole interval above it."

@@ -156,7 +156,6 @@ def _page(evidence: Evidence) -> str:
             "default-src 'none'",
             f"script-src {_hash(library)} {_hash(own)}",
             "style-src 'unsafe-inline'",  # Bokeh styles its charts with elements of its own
-            "img-src data:",
             "base-uri 'none'",
             "form-action 'none'",
         )
@@ -243,8 +242,8 @@ def _exposure(evidence: Evidence, by_group: Html) -> list[Html]:
         parts += [
             tag("h3", "Query by query"),
             _chart("histogram", f"How many queries have which gap between {between(evidence)}, in "
-                                f"{what_is_measured(evidence)}. Right of 0, {favoured} is "
-                                "favoured.", pages.histogram_key()),
+                                f"{what_is_measured(evidence)}. Right of 0, it favours "
+                                f"{favoured}.", pages.histogram_key()),
         ]  # fmt: skip
     parts.append(tag("h3", "How the multipliers came to rest"))
     if len(evidence.rounds) > 1:

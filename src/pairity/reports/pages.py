@@ -23,6 +23,7 @@ from pairity.reports.words import (
 )
 
 MOST_GROUPS = 12
+WIDE_GROUPS = 3  # with more of them, tables do not fit side by side
 _CELLS = {
     "preferred_above": (
         "How often the item that the labels prefer (row) is ranked above the other (column)"
@@ -116,9 +117,10 @@ def tables_panel(evidence: Evidence, candidate: Candidate) -> Html:
     order = ["preferred_above", "above"]
     if evidence.constraint == "statistical":
         order.reverse()
+    side = "pair" if len(evidence.groups) <= WIDE_GROUPS else "stack"
     first, second = (
         tag("div", *(_heat(evidence, each, measure, title) for each, title in (
-            (before, "Before"), (candidate, "After"))), cls="pair")
+            (before, "Before"), (candidate, "After"))), cls=side)
         for measure in order
     )  # fmt: skip
     return join(
@@ -235,8 +237,8 @@ def chooser(evidence: Evidence) -> Html:
         tag("label", "Compare ", named(before.name, 24), " with ", for_="choose"),
         tag("select", *options, id="choose"),
         tag("span", "", role="status", id="status", cls="visually-hidden"),
-        cls="chooser",
-    )
+        cls="chooser", role="region", aria_label="What is compared",
+    )  # fmt: skip
 
 
 def named_text(name: str) -> str:
@@ -315,7 +317,7 @@ def _top(
     for place, item_at in enumerate(candidate.tops[at], start=1):
         item = query.items[item_at]
         cells: list[Any] = [place, named(item.name, 28), group_name(evidence, item.group, 20)]
-        cells.append(f"{item.label:g}")
+        cells += [f"{item.label:g}", f"{candidate.scores[at][place - 1]:.3g}"]
         if moved:
             cells.append(_movement(item.rank - place, item.rank))
         first, *others = cells
@@ -324,7 +326,7 @@ def _top(
             tag("tr", tag("th", first, scope="row"), *(tag("td", cell) for cell in others),
                 cls=colour)
         )  # fmt: skip
-    header = ["rank", "item", "group", "label", *(["moved"] if moved else [])]
+    header = ["rank", "item", "group", "label", "score", *(["moved"] if moved else [])]
     return table(header, rows, caption=title, cls="top")
 
 

@@ -53,7 +53,7 @@ def told(figure: Figure, confidence: float | None = None) -> str:
     found = interval(figure)
     if not found:
         return f"{number(figure.value)} (no interval)"
-    of = "" if confidence is None else f"{100 * confidence:g} % interval "
+    of = "" if confidence is None else f"{100 * confidence:g}\u00a0% interval "
     return f"{number(figure.value)} ({of}{found})"
 
 
@@ -63,13 +63,18 @@ def count(n: int, what: str) -> str:
     return f"{n:,} {what if n == 1 else plural}"
 
 
+def disparity(evidence: Evidence) -> str:
+    """Between whom the page measures."""
+    groups, before = between(evidence), quote(evidence.candidates[evidence.before].name)
+    if len(evidence.groups) == 2:
+        return f"disparity between {groups}"
+    of = f"any two of {len(evidence.groups)} groups"
+    return f"widest disparity between {of} (with {before}: {groups})"
+
+
 def between(evidence: Evidence) -> str:
-    """The two groups that the page is about."""
-    if len(evidence.gap) != 2:
-        return "the groups"
-    first, second = map(quote, evidence.gap)
-    largest = "" if len(evidence.groups) == 2 else " (the widest gap between two groups)"
-    return f"{first} and {second}{largest}"
+    """The two groups of the first ranker's widest gap."""
+    return " and ".join(map(quote, evidence.gap)) or "the groups"
 
 
 def what_is_measured(evidence: Evidence) -> str:
@@ -86,13 +91,13 @@ def answer(evidence: Evidence, after: Candidate) -> tuple[Html, str]:
     on = f"On {count(evidence.n_queries, 'held-out query')}"
     if result is not None:
         on += f" with {count(result.n_items, 'item')} and {count(result.n_pairs, 'labelled pair')}"
-    groups, what = between(evidence), what_is_measured(evidence)
+    what = f"{disparity(evidence)} in {what_is_measured(evidence)}"
     first, last = quote(before.name), quote(after.name)
     accuracy = "accuracy, the share of labelled pairs in the right order,"
     parts: tuple[str, ...]
     if after is before:
         parts = (
-            f"{on}, {first} has a disparity between {groups}, in {what}, of ",
+            f"{on}, the {what} is, with {first}, ",
             *_bold(old, evidence.confidence), f"; its {accuracy} is ", *_bold(useful), ".",
         )  # fmt: skip
         alone = len(evidence.candidates) == 1
@@ -100,7 +105,7 @@ def answer(evidence: Evidence, after: Candidate) -> tuple[Html, str]:
             "Choose another ranker to compare it with."
         )
     parts = (
-        f"{on}, the disparity between {groups} in {what} "
+        f"{on}, the {what} "
         f"{_went(after.change('violation'), old, new)} from ",
         *_bold(old, evidence.confidence), f" with {first} to ", *_bold(new), f" with {last}; "
         f"{accuracy} {_went(after.change('auc'), useful, left)} from ",
@@ -138,7 +143,7 @@ def _certain(evidence: Evidence, after: Candidate) -> str:
     direction = "smaller" if change.value <= 0 else "larger"
     how = _sure(share)
     text = (
-        f"That the disparity is {direction} is {how}: it is so in {100 * share:.0f} % of "
+        f"That the disparity is {direction} is {how}: it is so in {100 * share:.0f}\u00a0% of "
         f"{evidence.n_resamples:,} resamplings of the queries, the change being "
         f"{signed(change.value)} ({interval(change)})"
     )
@@ -160,7 +165,7 @@ def _tolerance(evidence: Evidence, figure: Figure) -> str:
         return ""
     if figure.high <= limit:
         return f" It is within the tolerance of {limit:g}, with its whole interval."
-    if figure.low > limit:
+    if min(figure.low, figure.value) > limit:
         return f" It is above the tolerance of {limit:g}, with its whole interval."
     return f" Whether it is within the tolerance of {limit:g} on new queries is not settled."
 
@@ -190,7 +195,7 @@ def meaning(evidence: Evidence, candidate: Candidate) -> str:
     ]
     if not gaps or not abs(abs(high.value - low.value) - gaps[0]) <= 1e-6:
         return ""  # the constraint averages otherwise, or aims elsewhere
-    a, b = f"{100 * high.value:.0f} %", f"{100 * low.value:.0f} %"
+    a, b = f"{100 * high.value:.0f}\u00a0%", f"{100 * low.value:.0f}\u00a0%"
     if label == "statistical":
         return (
             f"{name} ranks an item of {one} above one of {other} in {a} of such pairs, and below "
