@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import pairity
-from command_files import write_files
+from command_files import commands_in, write_files
 from pairity.cli import main
 from pairity.exceptions import PairityWarning
 
@@ -213,6 +213,45 @@ def test_bad_usage(arguments, capsys):
         main(["audit", "jobs.csv", *arguments])
     assert stopped.value.code == 2
     assert "usage: pairity audit" in capsys.readouterr().err
+
+
+def test_a_misspelt_option(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["audit", "jobs.csv", "--lable", "hired"])
+    assert stopped.value.code == 2
+    assert "unrecognized arguments: --lable hired. Did you mean --label?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["audit", "jobs.csv"],
+        ["audit", "semicolons.csv"],
+        ["audit", "jobs.csv", *ROLES[:4], "--group", "age", "--score", "score"],
+        ["train", "named.csv", *ROLES, "--output", "m", "--tolerance", "0.5", "--no-report"],
+        ["sweep", "named.csv", "--budget", "1", "--methods", "unconstrained", "reweighted"],
+        ["weights", "model", "--table", "jobs.csv", "--pairs", "p.tsv"],
+    ],
+)
+def test_what_is_offered_works(arguments, place, tmp_path, capsys, monkeypatch):
+    """Whatever a command lacks, the commands that are offered lead to its end."""
+    lines = (place / "jobs.csv").read_text().splitlines()
+    for name in ("jobs.csv", "model"):
+        (tmp_path / name).symlink_to(place / name)
+    (tmp_path / "semicolons.csv").write_text("\n".join(lines).replace(",", ";"))
+    named = [f"{line},{'full name' if at == 0 else f'Nr {at}'}" for at, line in enumerate(lines)]
+    (tmp_path / "named.csv").write_text("\n".join(named))
+    monkeypatch.chdir(tmp_path)
+    for _ in range(4):
+        status = main(arguments)
+        told = capsys.readouterr()
+        if status == 0:
+            return
+        assert status == 2
+        (offered,) = commands_in(told.err)
+        assert offered[1 : len(arguments) + 1] == arguments
+        arguments = offered[1:]
+    pytest.fail("it goes round and round")
 
 
 def test_a_full_disk(capsys, monkeypatch, tmp_path):

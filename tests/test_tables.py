@@ -179,6 +179,17 @@ def test_memory_is_that_of_the_columns(tmp_path):
     assert peak < 3.5 * typed
 
 
+@pytest.mark.parametrize("large", [0, 2**60])
+def test_another_delimiter(tmp_path, monkeypatch, large):
+    monkeypatch.setattr(text_tables, "LARGE", large)
+    path = tmp_path / "a.csv"
+    path.write_text("x;y\n1;0,5\n")
+    assert read_table(path, delimiter=";")["y"].tolist() == ["0,5"]
+    for wrong in ("", ";;", '"', "\n", "ä"):
+        with pytest.raises(InputError, match=r"The delimiter is .*give one letter"):
+            read_table(path, delimiter=wrong)
+
+
 def test_the_limit_of_fields_is_put_back(tmp_path):
     before = csv.field_size_limit()
     write_column(tmp_path, [1, 2])

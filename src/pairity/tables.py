@@ -130,7 +130,11 @@ class Table:
 
 
 def read_table(
-    path: str | os.PathLike[str], kind: str | None = None, *, progress: Show = "auto"
+    path: str | os.PathLike[str],
+    kind: str | None = None,
+    *,
+    delimiter: str | None = None,
+    progress: Show = "auto",
 ) -> Table:
     """Read a table from a file.
 
@@ -139,6 +143,8 @@ def read_table(
     path : path
     kind : {"csv", "tsv", "parquet", "arrow", "letor"}, optional
         By default told from the end of the file's name; ``.gz`` may follow.
+    delimiter : str, optional
+        What stands between the entries of a line; by default a comma, or a tab in TSV.
     progress : {"auto"} or bool
 
     Returns
@@ -158,10 +164,16 @@ def read_table(
     if kind not in set(KINDS.values()):
         known = ", ".join(dict.fromkeys(KINDS.values()))
         raise InputError(f"The format {kind!r} is not known. Choose one of {known}.")
+    if delimiter is not None and (
+        kind not in _DELIMITERS or len(delimiter) != 1 or delimiter in '"\r\n' or delimiter > "~"
+    ):
+        raise InputError(
+            f"The delimiter is {delimiter!r}; give one letter, such as ';', for CSV or TSV."
+        )
     if kind == "letor":
         return _read_letor(file, progress)
     if kind in _DELIMITERS:
-        columns = read_text(file, _DELIMITERS[kind], progress)
+        columns = read_text(file, delimiter or _DELIMITERS[kind], progress)
     else:
         columns = _read_arrow(file, kind)
     if not columns or not len(next(iter(columns.values()))):
@@ -186,6 +198,8 @@ def _looks_like(file: Path) -> str:
     """What the first line says, as an offer."""
     with opened(file) as source:
         start = source.peek(1000)[:1000].decode("utf-8", "replace")
+    if start.startswith("PK"):
+        return " It looks like a spreadsheet: save it as CSV."
     if start.startswith("PAR1"):
         return " It looks like Parquet: --input-format parquet."
     if _LETOR.match(start):

@@ -53,7 +53,7 @@ def _draw_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
     for at, name in enumerate(header):
         side: Any = "left" if at in left else "right"
         table.add_column(Text(name), justify=side, overflow="fold")

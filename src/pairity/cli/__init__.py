@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from difflib import get_close_matches
 from typing import Any
 
 import pairity
@@ -81,18 +82,27 @@ def make_parser() -> argparse.ArgumentParser:
         description="Rankers that treat groups even-handedly: measure, reweight, trade off.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"pairity {pairity.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for command in _COMMANDS:
         command.add_to(commands)
+    for each in commands.choices.values():
+        each.set_defaults(options=each._actions)
     return parser
 
 
 def _run(words: list[str]) -> int:
-    given = make_parser().parse_args(
+    parser = make_parser()
+    given, unknown = parser.parse_known_args(
         words, argparse.Namespace(command=shlex.join(["pairity", *words]), quiet=False)
     )
+    if unknown:
+        known = [option for each in given.options for option in each.option_strings]
+        close = get_close_matches(unknown[0], known, 1)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}.{meant}")
     with warnings.catch_warnings():
         shown = warnings.showwarning
 

@@ -30,16 +30,25 @@ def add_command(commands: Any, name: str, *, about: str, says: str, examples: st
         description=says,
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
 
 
 def add_file(parser: Any, **options: Any) -> None:
     """The table's file, and its format."""
     parser.add_argument("file", metavar="FILE", help=FORMATS, **options)
+    add_format(parser)
+
+
+def add_format(parser: Any) -> None:
+    """What a table's file is."""
     parser.add_argument(
         "--input-format", metavar="KIND",
         help="csv, tsv, parquet, arrow or letor (default: by the file's name)",
     )  # fmt: skip
+    parser.add_argument(
+        "--delimiter", metavar="CHAR", help="between the entries of a CSV (default: a comma)"
+    )
 
 
 def add_roles(parser: Any, *, score: bool = False, features: bool = False) -> None:
@@ -91,7 +100,18 @@ def read_given(given: argparse.Namespace) -> Table:
     """The file named on the command line."""
     from pairity.tables import read_table
 
-    return read_table(given.file, given.input_format, progress=shows_progress(given))
+    table = read_table(
+        given.file, given.input_format, delimiter=given.delimiter, progress=shows_progress(given)
+    )
+    if len(table.columns) == 1 and given.delimiter is None:
+        (name,) = table.columns
+        likely = next((mark for mark in ";\t|" if mark in name), None)
+        if likely is not None:
+            raise InputError(
+                f"{given.file} has one column, {name[:60]!r}. Is it several? Run:\n"
+                f"  {given.command} --delimiter {shlex.quote(likely)}"
+            )
+    return table
 
 
 def shows_progress(given: argparse.Namespace) -> Any:
@@ -127,13 +147,20 @@ def queries_of(table: Table, given: argparse.Namespace, X: Any = None) -> Querie
     from pairity.queries import Queries
 
     require_roles(table, given, ("label", "query", "group"))
+    label, query = table.column_for("label", given.label), table.column_for("query", given.query)
     groups = groups_of(table, given)
-    return Queries.from_arrays(
-        X,
-        table[table.column_for("label", given.label)],
-        qid=table[table.column_for("query", given.query)],
-        sensitive_features=groups if len(groups) > 1 else next(iter(groups.values())),
-    )
+    try:
+        return Queries.from_arrays(
+            X,
+            table[label],
+            qid=table[query],
+            sensitive_features=groups if len(groups) > 1 else next(iter(groups.values())),
+        )
+    except InputError as error:
+        raise InputError(
+            f"{error} (Here y is --label {label}, qid is --query {query}, and sensitive_features "
+            f"is --group {', '.join(groups)}.)"
+        ) from error
 
 
 def features_of(table: Table, given: argparse.Namespace) -> tuple[Any, tuple[str, ...]]:
@@ -155,11 +182,20 @@ def features_of(table: Table, given: argparse.Namespace) -> tuple[Any, tuple[str
 
 def groups_of(table: Table, given: argparse.Namespace) -> dict[str, Column]:
     """The columns of groups, by name, cut into quantiles where that was asked for."""
+    from numpy import unique
+
     from pairity.columns import object_array, require_length
     from pairity.files import read_lines
-    from pairity.groups import quantile_groups
+    from pairity.groups import MOST_NUMERIC_GROUPS, quantile_groups
 
     columns = {name: table[table.column_for("group", name)] for name in given.group}
+    for name, column in columns.items():
+        several = 0 if given.quantile_groups or column.dtype.kind == "O" else len(unique(column))
+        if several > MOST_NUMERIC_GROUPS:
+            raise InputError(
+                f"--group {name} holds {several:,} different numbers. To cut them into groups, run:"
+                f"\n  {given.command} --quantile-groups {shlex.quote(name)}=4"
+            )
     if given.quantile_groups:
         name, cut = _quantiles(given)
         columns[name] = quantile_groups(columns[name], cut)

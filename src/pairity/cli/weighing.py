@@ -6,7 +6,15 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from pairity.cli.inputs import add_command, add_output, add_roles, add_seed, queries_of, read_given
+from pairity.cli.inputs import (
+    add_command,
+    add_format,
+    add_output,
+    add_roles,
+    add_seed,
+    queries_of,
+    read_given,
+)
 from pairity.cli.printing import note, print_json, say
 from pairity.exceptions import InputError
 
@@ -48,7 +56,7 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     table = parser.add_argument_group("for --pairs, the table that the model was trained on")
     table.add_argument("--table", metavar="FILE", dest="file")
-    table.add_argument("--input-format", metavar="KIND")
+    add_format(table)
     add_roles(table)
     table.add_argument(
         "--test", type=float, default=0.2, metavar="SHARE",
