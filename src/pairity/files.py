@@ -57,10 +57,17 @@ def opened(path: Name) -> Iterator[io.BufferedReader]:
         raise InputError(f"{file} cannot be read: {said}. Is the file whole?") from error
 
 
+def megabytes(source: io.BufferedReader) -> int:
+    """How much of a file was read so far, as it lies on the disk."""
+    raw: Any = source.raw
+    return int(raw.on_disk() if isinstance(raw, Unpacked) else raw.tell()) // 2**20
+
+
 class Unpacked(io.RawIOBase):
     """What a gzip file holds; stops where that grows out of all proportion."""
 
     def __init__(self, raw: IO[bytes], file: Path) -> None:
+        self.on_disk = raw.tell
         self._source = gzip.GzipFile(fileobj=raw)
         self._file = file
         self._most = max(_LITTLE, _MOST_TIMES * os.fstat(raw.fileno()).st_size)
@@ -93,7 +100,7 @@ def opened_text(path: Name) -> Iterator[Lines]:
         if source.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise InputError(f"{path} is UTF-16. Save it as UTF-8.")
         text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
-        lines = Lines(text, path)
+        lines = Lines(text, path, source)
         try:
             yield lines
         except UnicodeDecodeError as error:
@@ -107,8 +114,9 @@ def opened_text(path: Name) -> Iterator[Lines]:
 class Lines(Iterator[str]):
     """The lines of a text, with their ends, none longer than can be; `number` counts them."""
 
-    def __init__(self, text: io.TextIOWrapper, path: Name) -> None:
+    def __init__(self, text: io.TextIOWrapper, path: Name, source: io.BufferedReader) -> None:
         self._text, self._path = text, path
+        self.source = source
         self.number = 0
 
     def __next__(self) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pairity.columns import Column, object_array, show
 from pairity.exceptions import InputError
-from pairity.files import LONGEST_LINE, opened, opened_text
+from pairity.files import LONGEST_LINE, megabytes, opened, opened_text
 from pairity.progress import Progress, Show
 
 MOST_COLUMNS = 100_000
@@ -86,7 +86,7 @@ def _read_rows(
             for rows in _blocks(reader, len(header), file, delimiter):
                 for column, entries in zip(columns, zip(*rows, strict=True), strict=True):
                     column.add(entries)
-                shown.advance(0, f"{lines.number:,} lines")
+                shown.advance(megabytes(lines.source), f"MB, {lines.number:,} lines")
         except csv.Error as error:
             raise InputError(f"Line {lines.number} of {file} cannot be read: {error}.") from error
     return header, columns
@@ -154,7 +154,7 @@ def _read_compiled(
             if text:
                 _add_cells(columns, text, delimiter, file, first)
             n_lines += block.count(b"\n")
-            shown.advance(0, f"{n_lines:,} lines")
+            shown.advance(megabytes(source), f"MB, {n_lines:,} lines")
     return header, columns
 
 
