@@ -127,64 +127,73 @@ class ParquetFeatures:
                 yield slice(begin, end), _joined(held, piece).T
                 begin, end, held = end, next(ends, 0), []
             if used < chunk.shape[1]:
-                held.append(chunk[:, used:])
+                held.append(chunk[:, used:].copy())
                 at += chunk.shape[1] - used
 
     def _chunks(self) -> Iterator[NDArray[Any]]:
-        """What is chosen of each row group, of shape (n_features, n_rows)."""
-        first = 0
+        """What is chosen of each row group, of shape (n_features, n_rows).
+
+        Two places are filled in turns: one may be read while the other is filled.
+        """
+        whole = [n for file in self.files for n in file.groups if self._fits(n)]
+        places = [np.empty(len(self.names) * max(whole, default=0), self.dtype) for _ in range(2)]
+        first = number = 0
         for file in self.files:
             last = first + file.n_rows
             if self.rows is None or np.ptp(np.searchsorted(self.rows, [first, last])):
                 with file.opened() as reader:
-                    yield from self._chunks_of(reader, file, first)
+                    for group, n_rows in enumerate(file.groups):
+                        chosen = self._chosen(first, first + n_rows)
+                        first += n_rows
+                        if not len(chosen):
+                            continue
+                        if self._fits(n_rows):
+                            yield self._whole_group(reader, group, chosen, places[number % 2])
+                            number += 1
+                        else:
+                            yield from self._paged_group(reader, group, first - n_rows)
             first = last
 
-    def _chunks_of(self, reader: Any, file: ParquetFile, first: int) -> Iterator[NDArray[Any]]:
-        width = len(self.names) * self.dtype.itemsize
-        for number, n_rows in enumerate(file.groups):
-            last = first + n_rows
-            if self.rows is None:
-                chosen = None
-            else:
-                low, high = np.searchsorted(self.rows, [first, last])
-                chosen = self.rows[low:high]
-                if low == high:
-                    first = last
-                    continue
-            if n_rows * width <= _GROUP_BYTES:
-                parts = iter([self._whole_group(reader, number, n_rows)])
-            else:
-                parts = self._paged_group(reader, number)
-            for part in parts:
-                end = first + part.shape[1]
-                if chosen is None:
-                    yield part
-                else:
-                    here = chosen[slice(*np.searchsorted(chosen, [first, end]))]
-                    yield part[:, here - first]
-                first = end
+    def _fits(self, n_rows: int) -> bool:
+        """Whether a row group is small enough to be held."""
+        return n_rows * len(self.names) * self.dtype.itemsize <= _GROUP_BYTES
 
-    def _whole_group(self, reader: Any, number: int, n_rows: int) -> NDArray[Any]:
+    def _chosen(self, first: int, last: int) -> NDArray[np.int64]:
+        """Which of so many rows are chosen, counted from the first."""
+        if self.rows is None:
+            return np.arange(last - first)
+        return self.rows[slice(*np.searchsorted(self.rows, [first, last]))] - first
+
+    def _whole_group(
+        self, reader: Any, number: int, chosen: NDArray[np.int64], place: NDArray[Any]
+    ) -> NDArray[Any]:
         """A row group, some columns at a time."""
-        part = np.empty((len(self.names), n_rows), dtype=self.dtype)
+        part = place[: len(self.names) * len(chosen)].reshape(len(self.names), len(chosen))
         for at in range(0, len(self.names), _COLUMNS_AT_ONCE):
             names = list(self.names[at : at + _COLUMNS_AT_ONCE])
             table = reader.read_row_group(number, columns=names, use_threads=False)
             for k, name in enumerate(names, at):
-                part[k] = to_numbers(table.column(name))
+                _fill(part[k], table.column(name), chosen)
         return part
 
-    def _paged_group(self, reader: Any, number: int) -> Iterator[NDArray[Any]]:
+    def _paged_group(self, reader: Any, number: int, first: int) -> Iterator[NDArray[Any]]:
         """A row group that is too large to be held."""
         height = max(1, BLOCK_ENTRIES // len(self.names))
         for batch in reader.iter_batches(
             batch_size=height, row_groups=[number], columns=list(self.names), use_threads=False
         ):
-            part = np.empty((len(self.names), batch.num_rows), dtype=self.dtype)
+            chosen = self._chosen(first, first + batch.num_rows)
+            first += batch.num_rows
+            part = np.empty((len(self.names), len(chosen)), dtype=self.dtype)
             for k, name in enumerate(self.names):
-                part[k] = to_numbers(batch.column(name))
-            yield part
+                _fill(part[k], batch.column(name), chosen)
+            if len(chosen):
+                yield part
+
+
+def _fill(place: NDArray[Any], column: Any, chosen: NDArray[np.int64]) -> None:
+    numbers = to_numbers(column)
+    place[:] = numbers if len(chosen) == len(numbers) else numbers[chosen]
 
 
 def _joined(held: list[NDArray[Any]], piece: NDArray[Any]) -> NDArray[Any]:
