@@ -31,7 +31,7 @@ from pairity.pairs import mean_auc
 from pairity.queries import Queries
 from pairity.rankers.base import Ranker
 from pairity.schedules import DualAscent
-from pairity.solvers import FARTHEST, Foresight, Solver
+from pairity.solvers import Foresight, Solver, settle
 
 PairOrders = Literal["preference", "both"]
 Weighting = Literal["indicator", "closed-form"]
@@ -328,8 +328,7 @@ def reweight(
                 foresee = partial(foresight, model, queries, constraint, weigher, lambda_)
             following, state = solver.step(lambda_, violation, state, foresee)
             if following is not None:  # farther out, the weights no longer change
-                reach = FARTHEST * weigher.scale
-                following = np.clip(following, -reach, reach)
+                following = settle(following, weigher.scale)
             if following is None or np.array_equal(following, lambda_):
                 outcome = Outcome.UNREACHABLE
                 break

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pairity.constraints import Constraint, Contrasts
 from pairity.exceptions import InputError
 from pairity.queries import Queries
-from pairity.solvers import FARTHEST
+from pairity.solvers import settle
 
 Array = NDArray[np.float64]
 
@@ -99,8 +99,7 @@ class DualAscent:
         grown = np.minimum(self.growth * self._step, self.most * self.eta)
         self._step = np.where(turned, 0.5 * self._step, grown)
         self._last = violation
-        reach = FARTHEST * self.scale
-        self.lambda_ = np.clip(self.lambda_ - self._step * self.scale * violation, -reach, reach)
+        self.lambda_ = settle(self.lambda_ - self._step * self.scale * violation, self.scale)
         self._passed.append(self.lambda_)
 
     def _hold(self) -> None:

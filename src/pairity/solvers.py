@@ -23,6 +23,19 @@ Foresight = Callable[[Array], Array]  # a change of λ to the change of Δ it is
 FARTHEST = 12.0  # exp(12): a weight ratio of 160,000; farther out nothing changes any more
 
 
+_DECIMALS = 12  # of an exponent; beyond these is only the order in which sums were added up
+
+
+def settle(lambda_: Array, scale: Array) -> Array:
+    """λ within reach and without its last digits.
+
+    Violations of the same scores differ by rounding where they are added up on several machines.
+    So that the weights do not, and with them the trees of a booster, their exponents are rounded.
+    """
+    exponent = np.divide(lambda_, scale, out=np.zeros(lambda_.shape), where=scale > 0)
+    return np.asarray(np.clip(exponent, -FARTHEST, FARTHEST).round(_DECIMALS) * scale)
+
+
 class Solver(Protocol):
     """Moves λ; `start` begins a run, `step` answers one round."""
 
