@@ -68,7 +68,7 @@ def contenders(
     statistical = chosen.name == "statistical"
     makers: dict[str, Callable[..., Method]] = {
         "unconstrained": partial(as_method, model, name="unconstrained"),
-        "reweighted": partial(as_method, FairRanker(model, constraint), name="reweighted"),
+        "reweighted": partial(as_method, FairRanker(ranker, constraint), name="reweighted"),
         "item weights": partial(
             item_weights, "demographic parity" if statistical else "equal opportunity"
         ),
