@@ -6,7 +6,6 @@ They are looked for in the folder `data_home` (or that of the environment variab
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import http.client
 import logging
@@ -14,13 +13,13 @@ import os
 import sys
 import tempfile
 import urllib.request
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from pairity.exceptions import DownloadError, InputError
+from pairity.files import opened
 from pairity.progress import Progress, Show
 
 BASE_URL = "https://raw.githubusercontent.com"
@@ -154,11 +153,8 @@ def read_data(
 
 
 def _content(path: Path) -> bytes:
-    try:
-        content = path.read_bytes()
-        return gzip.decompress(content) if path.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read: {error}. Put a whole copy there.") from error
+    with opened(path) as source:
+        return source.read()
 
 
 def _require_digest(path: Path, content: bytes, file: DataFile) -> None:
