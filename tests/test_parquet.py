@@ -1,6 +1,7 @@
 """Features in Parquet files: what is trained, predicted and audited on them is as in memory."""
 
 import gc
+import json
 import tempfile
 import warnings
 from itertools import pairwise
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeRegressor
 
-from pairity import FairRanker, LinearRanker, Queries, audit, parquet_features
+from pairity import FairRanker, LinearRanker, Queries, audit, parquet_features, tables
 from pairity.datasets import make_biased_ranking, read_parquet
 from pairity.exceptions import InputError, NotNumbersError, PairityWarning
 from pairity.rankers import _linear_data, _streams
@@ -379,3 +380,62 @@ def test_xgboost_needs_histograms(both):
     pytest.importorskip("xgboost")
     with pytest.raises(InputError, match="by histograms only"):
         as_ranker(booster("xgboost", tree_method="approx")).fit(**only(both[0]))
+
+
+# --- the command ---------------------------------------------------------------------------------
+
+
+def run(*words):
+    from pairity.cli import main
+
+    return main([str(word) for word in words])
+
+
+def test_the_command_is_the_same_on_files(tmp_path, capsys, monkeypatch):
+    """Train, predict and audit on a folder read in blocks, and on one file in memory."""
+    columns, _ = table(80)
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    write(folder, columns)
+    pq.write_table(pa.table(columns), tmp_path / "whole.parquet")
+    roles = ["--label", "label", "--query", "query", "--group", "group"]
+    told = {}
+    for name, words in {"folder": [folder, "--stream"], "whole": ["whole.parquet"]}.items():
+        monkeypatch.chdir(tmp_path)
+        model, scores = f"model of {name}", f"{name}.csv"
+        train = ["train", *words, *roles, "--output", model, "--no-report"]
+        assert run(*train, "--constraint", "statistical", "--format", "json") in (0, 1)
+        told[name] = json.loads(capsys.readouterr().out)
+        assert run("predict", model, *words, "--output", scores, "--quiet") == 0
+        told[name]["scores"] = np.loadtxt(scores, skiprows=1)
+    assert told["folder"]["audits"] == told["whole"]["audits"]
+    assert told["folder"]["pair_weights"] == told["whole"]["pair_weights"]
+    np.testing.assert_allclose(told["folder"]["scores"], told["whole"]["scores"], rtol=1e-6)
+    columns["score"] = told["whole"]["scores"]
+    write(folder, columns)
+    pq.write_table(pa.table(columns), tmp_path / "whole.parquet")
+    audits = []
+    for words in ([folder, "--stream"], [folder], ["whole.parquet"]):
+        assert run("audit", *words, *roles, "--score", "score", "--format", "json") == 0
+        audits.append(json.loads(capsys.readouterr().out))
+    assert audits[0] == audits[1] == audits[2]
+
+
+def test_large_files_are_read_in_blocks_by_themselves(tmp_path, monkeypatch):
+    columns, _ = table(20)
+    write(tmp_path, columns, n_files=1)
+    file = tmp_path / "part-0.parquet"
+    assert isinstance(tables.read_table(file).features(["f0", "f1"], (), ())[0], np.ndarray)
+    monkeypatch.setattr(tables, "_LARGE", 1e-15)
+    for path in (file, tmp_path, tmp_path / "part-*.parquet"):
+        read = tables.read_table(path)
+        X, names = read.features(["f0", "f1"], (), ())
+        assert isinstance(X, parquet_features.ParquetFeatures)
+        assert (read.n_rows, names) == (len(columns["label"]), ("f0", "f1"))
+        np.testing.assert_array_equal(read["label"], columns["label"])
+        assert read["query"].tolist() == columns["query"].tolist()
+    with pytest.raises(InputError, match=r"'query' in .* holds words"):
+        read.features(["f0", "query"], (), ())
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="Only Parquet"):
+        tables.read_table(tmp_path / "table.csv", stream=True)

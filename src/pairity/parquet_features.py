@@ -224,6 +224,14 @@ def list_files(path: Paths) -> list[str]:
     return found
 
 
+def is_set_of_files(path: Any) -> bool:
+    """Whether a path is a folder with Parquet files, or a pattern that stands for files."""
+    name = os.fspath(path)
+    return bool(os.path.isdir(name) and _files_of(name)) or (
+        glob.has_magic(name) and not os.path.exists(name)
+    )
+
+
 def _files_of(name: str) -> list[str]:
     place = Path(name)
     if place.is_dir():

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
@@ -13,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity.columns import Column, object_array, show
+from pairity.datasets.parquet import ParquetColumns
 from pairity.exceptions import InputError, MissingExtraError
 from pairity.files import opened, require_file
+from pairity.parquet_features import describe_file, is_set_of_files
 from pairity.progress import Show
 from pairity.text_tables import MOST_COLUMNS, read_text, require_names
 
@@ -29,6 +31,7 @@ KINDS = {
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _LETOR = re.compile(r"\s*[-+.\deE]+\s+(qid:\d+\s+)?\d+:\S")
+_LARGE = 0.25  # of the memory; larger Parquet files are read in blocks
 _LITTLE = 2**30  # bytes: what any Parquet or Arrow file may hold
 _MOST_TIMES = 1000  # and how many times its own size a larger one
 
@@ -51,9 +54,9 @@ class Table:
     Attributes
     ----------
     path : str
-    columns : dict from name to array of shape (n_rows,)
+    columns : mapping from name to array of shape (n_rows,)
         Numbers are float64 (a missing one is NaN), int64 or bool; all else objects, None where
-        missing.
+        missing. Those of large Parquet files are read when they are asked for.
     roles : mapping from role to name
         What the file's format itself says: in LETOR files the label and the query.
     zeros : bool
@@ -61,18 +64,26 @@ class Table:
     """
 
     path: str
-    columns: dict[str, Column]
+    columns: Mapping[str, Column]
     roles: Mapping[str, str] = field(default_factory=dict)
     zeros: bool = False
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
+        if isinstance(self.columns, ParquetColumns):
+            return self.columns.n_rows
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, name: str) -> Column:
         """A column."""
         return self.columns[name]
+
+    def holds_words(self, name: str) -> bool:
+        """Whether a column holds anything but numbers."""
+        if isinstance(self.columns, ParquetColumns):
+            return self.columns.holds_words(name)
+        return self.columns[name].dtype.kind == "O"
 
     def likely(self, role: str) -> str | None:
         """The column whose name is one that columns of the role often have."""
@@ -98,7 +109,7 @@ class Table:
 
     def features(
         self, names: Sequence[str] | None, exclude: Sequence[str], taken: Sequence[str]
-    ) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    ) -> tuple[Any, tuple[str, ...]]:
         """The matrix of features and their names: those named, or all numbers not taken."""
         for name in (*(names or ()), *exclude):
             if not (self.zeros and name.isdigit()):
@@ -108,7 +119,7 @@ class Table:
         taken = [*taken, *self.roles.values()]
         chosen = list(names) if names else [n for n in self.columns if n not in taken]
         chosen = [name for name in chosen if name not in exclude]
-        words = [n for n in chosen if n in self.columns and self.columns[n].dtype.kind == "O"]
+        words = [name for name in chosen if name in self.columns and self.holds_words(name)]
         if words:
             it = "it" if len(words) == 1 else "them"
             raise InputError(
@@ -118,6 +129,8 @@ class Table:
             )
         if not chosen:
             raise InputError(f"No column of {self.path} is left as a feature. {self._there}")
+        if isinstance(self.columns, ParquetColumns):
+            return self.columns.features(chosen), tuple(chosen)
         matrix = np.zeros((self.n_rows, len(chosen)))
         for at, name in enumerate(chosen):
             if name in self.columns:
@@ -134,6 +147,7 @@ def read_table(
     kind: str | None = None,
     *,
     delimiter: str | None = None,
+    stream: bool = False,
     progress: Show = "auto",
 ) -> Table:
     """Read a table from a file.
@@ -141,10 +155,15 @@ def read_table(
     Parameters
     ----------
     path : path
+        Of a file; or a folder, or a pattern such as ``part-*.parquet``, of Parquet files.
     kind : {"csv", "tsv", "parquet", "arrow", "letor"}, optional
         By default told from the end of the file's name; ``.gz`` may follow.
     delimiter : str, optional
         What stands between the entries of a line; by default a comma, or a tab in TSV.
+    stream : bool
+        Whether features stay in Parquet files and are read in blocks, which takes little memory
+        and wants the rows of a query together. Files that would take more than a quarter of the
+        memory are read so in any case.
     progress : {"auto"} or bool
 
     Returns
@@ -159,6 +178,8 @@ def read_table(
     and a little more. Parquet and Arrow need pyarrow. The columns of a LETOR file are called label,
     qid, and by the numbers of its features.
     """
+    if kind in (None, "parquet") and is_set_of_files(path):
+        return _read_parquet_files(path, stream=stream)
     file = require_file(path)
     kind = kind or _kind(file)
     if kind not in set(KINDS.values()):
@@ -170,8 +191,12 @@ def read_table(
         raise InputError(
             f"The delimiter is {delimiter!r}; give one letter, such as ';', for CSV or TSV."
         )
+    if stream and kind != "parquet":
+        raise InputError(f"Only Parquet is read in blocks, but {file} is {kind}. Convert it.")
     if kind == "letor":
         return _read_letor(file, progress)
+    if kind == "parquet" and (stream or _is_large(file)):
+        return _read_parquet_files(path, stream=True)
     if kind in _DELIMITERS:
         columns = read_text(file, delimiter or _DELIMITERS[kind], progress)
     else:
@@ -265,6 +290,40 @@ def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
         ) as error:  # fmt: skip
             told = str(error).partition("\n")[0] or type(error).__name__
             raise InputError(f"{file} is not a readable {kind} file: {told[:300]}") from error
+
+
+def _is_large(file: Path) -> bool:
+    """Whether a Parquet file would take more than a quarter of the memory."""
+    with file.open("rb") as source:
+        if source.read(4) != b"PAR1":  # such as one compressed by gzip
+            return False
+    held, schema = describe_file(str(file))
+    return _share_of_memory(held.n_rows * len(schema.names)) > _LARGE
+
+
+def _read_parquet_files(path: str | os.PathLike[str], *, stream: bool) -> Table:
+    """Parquet files, read in blocks where they are many or large."""
+    columns = ParquetColumns(path)
+    if not columns.n_rows:
+        raise InputError(f"{path} has no rows. Give a table with at least one row.")
+    if stream or _share_of_memory(columns.n_rows * len(columns)) > _LARGE:
+        return Table(str(path), columns)
+    return Table(str(path), {name: columns[name] for name in columns})
+
+
+def _share_of_memory(n_entries: int) -> float:
+    """How much of the memory that this process may use so many numbers take."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):
+            limits.append(int(Path(name).read_text()))
+    with suppress(ImportError):
+        import resource
+
+        for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+            soft = resource.getrlimit(kind)[0]
+            limits += [soft] if soft > 0 else []
+    return 8 * n_entries / min(limits)
 
 
 def _read_parquet(data: Any, file: Path, pa: Any, parquet: Any) -> Any:

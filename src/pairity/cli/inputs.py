@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pairity.queries import Queries
     from pairity.tables import Table
 
-FORMATS = "CSV, TSV, Parquet, Arrow, Feather or LETOR; or .gz"
+FORMATS = "CSV, TSV, Parquet (or a folder of it), Arrow, Feather or LETOR; or .gz"
 _WHAT = {
     "label": "the higher, the more relevant",
     "query": "which items are ranked together",
@@ -49,6 +49,11 @@ def add_format(parser: Any) -> None:
     parser.add_argument(
         "--delimiter", metavar="CHAR", help="between the entries of a CSV (default: a comma)"
     )
+    parser.add_argument(
+        "--stream", action="store_true",
+        help="leave features in Parquet files and read them in blocks, rows of a query together "
+        "(default: where they would take more than a quarter of the memory)",
+    )  # fmt: skip
 
 
 def add_roles(parser: Any, *, score: bool = False, features: bool = False) -> None:
@@ -101,8 +106,9 @@ def read_given(given: argparse.Namespace) -> Table:
     from pairity.tables import read_table
 
     table = read_table(
-        given.file, given.input_format, delimiter=given.delimiter, progress=shows_progress(given)
-    )
+        given.file, given.input_format, delimiter=given.delimiter, stream=given.stream,
+        progress=shows_progress(given),
+    )  # fmt: skip
     if len(table.columns) == 1 and given.delimiter is None:
         (name,) = table.columns
         likely = next((mark for mark in ";\t|" if mark in name), None)
@@ -169,7 +175,7 @@ def features_of(table: Table, given: argparse.Namespace) -> tuple[Any, tuple[str
     for name in given.exclude:
         table.column_for("feature", name, "--exclude")
     others = [name for name in table.columns if name not in (*taken, *given.exclude)]
-    words = [name for name in others if table[name].dtype.kind == "O"]
+    words = [name for name in others if table.holds_words(name)]
     if words and given.features is None:
         many = len(words) > 1
         raise InputError(

@@ -8,12 +8,17 @@ import io
 import json
 import sys
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pairity.cli.inputs import add_command, add_file, add_output, read_given
 from pairity.cli.printing import note, print_json
 from pairity.exceptions import InputError
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_BLOCK = 100_000  # scores turned into text at a time
 _EXAMPLES = """\
 examples:
   pairity predict model new.csv > scores.csv
@@ -67,14 +72,14 @@ def run(given: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names")
         scores = np.asarray(model.predict(X), dtype=np.float64)
-    _write(scores.tolist(), given)
+    _write(scores, given)
     return 0
 
 
-def _write(scores: list[float], given: argparse.Namespace) -> None:
+def _write(scores: NDArray[np.float64], given: argparse.Namespace) -> None:
     if given.output is None:
         if given.format == "json":
-            print_json(scores)
+            print_json(scores.tolist())
         else:
             _as_csv(scores, sys.stdout)
         return
@@ -82,7 +87,7 @@ def _write(scores: list[float], given: argparse.Namespace) -> None:
 
     with whole(given.output) as file:
         if given.format == "json":
-            file.write(json.dumps(scores).encode())
+            file.write(json.dumps(scores.tolist()).encode())
         else:
             text = io.TextIOWrapper(file, encoding="utf-8", newline="")
             _as_csv(scores, text)
@@ -92,7 +97,8 @@ def _write(scores: list[float], given: argparse.Namespace) -> None:
         note(f"{len(scores):,} scores written to {given.output}.")
 
 
-def _as_csv(scores: list[float], file: Any) -> None:
+def _as_csv(scores: NDArray[np.float64], file: Any) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["score"])
-    writer.writerows([repr(score)] for score in scores)
+    for at in range(0, len(scores), _BLOCK):
+        writer.writerows([repr(score)] for score in scores[at : at + _BLOCK].tolist())

@@ -113,7 +113,7 @@ def _trained_on(model: Any, given: argparse.Namespace) -> tuple[Queries, NDArray
     )
 
 
-def _features(model: Any, table: Table) -> NDArray[np.float64]:
+def _features(model: Any, table: Table) -> Any:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         raise InputError("The model was trained on a matrix without names. Use export_pairs().")

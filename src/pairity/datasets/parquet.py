@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
@@ -115,12 +116,52 @@ def read_parquet(
     return _with_ids(queries, ids)
 
 
-def read_numbers(paths: Paths, name: str) -> NDArray[np.float64]:
-    """One column of numbers of Parquet files, such as scores; missing ones are NaN."""
-    files, schemas = zip(*map(describe_file, list_files(paths)), strict=True)
-    for file, schema in zip(files, schemas, strict=True):
-        _require_columns(file.path, schema, [name], files[0].path)
-    return _numbers(files, name)
+class ParquetColumns(Mapping[str, Column]):
+    """The columns of Parquet files by name, each read when it is asked for.
+
+    Parameters
+    ----------
+    paths : as `read_parquet` takes them
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        self._files, schemas = zip(*map(describe_file, list_files(paths)), strict=True)
+        self._schema = schemas[0]
+        _require_unique(self._schema.names, self._files[0].path)
+        for file, schema in zip(self._files, schemas, strict=True):
+            _require_columns(file.path, schema, list(self), self._files[0].path)
+            _require_alike(file.path, schema, self._schema, list(self))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._schema.names)
+
+    def __len__(self) -> int:
+        return len(self._schema.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._schema.names
+
+    def __getitem__(self, name: str) -> Column:
+        """Numbers, whole where all are; all else as objects, None where missing."""
+        if name not in self:
+            raise KeyError(name)
+        if self.holds_words(name):
+            return _values(self._files, name)
+        chunks = [to_numbers(chunk) for chunk in _chunks(self._files, name)]
+        return np.concatenate([np.zeros(0, dtype=np.int8), *chunks])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(file.n_rows for file in self._files)
+
+    def holds_words(self, name: str) -> bool:
+        """Whether a column holds anything but numbers."""
+        return not is_numeric(self._schema.field(name).type)
+
+    def features(self, names: Sequence[str]) -> ParquetFeatures:
+        """Some columns as a matrix that stays in the files."""
+        return ParquetFeatures(self._files, tuple(names), np.dtype(np.float64))
 
 
 def _with_ids(queries: Queries, ids: list[Any]) -> Queries:
@@ -145,9 +186,7 @@ def _features(
 ) -> list[str]:
     """The names of the features."""
     given = schema.names
-    twice = next((name for name in given if given.count(name) > 1), None)
-    if twice is not None:
-        raise InputError(f"{path} has two columns named {show(twice)}. Rename one of them.")
+    _require_unique(given, path)
     if isinstance(names, str) or isinstance(exclude, str):
         raise InputError("features and exclude are lists of names. Give a list.")
     _require_columns(path, schema, [*roles, *(names or ()), *exclude], path)
@@ -160,6 +199,13 @@ def _features(
     if not chosen:
         raise InputError(f"No column of {path} is left as a feature. There are {_listed(given)}.")
     return chosen
+
+
+def _require_unique(names: Sequence[str], path: str) -> None:
+    """Refuse two columns of one name."""
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"{path} has two columns named {show(twice)}. Rename one of them.")
 
 
 def _require_columns(path: str, schema: Any, names: list[str], first: str) -> None:
