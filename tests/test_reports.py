@@ -22,6 +22,7 @@ from pairity.markup import escape, named, tag
 from pairity.merging import together
 from pairity.model_files import load
 from pairity.observing import Observed, position_shares
+from pairity.reports.pages import shown_groups
 from pairity.reports.words import answer, meaning, weight_sentences
 from report_cases import HOSTILE, evidence, trained
 
@@ -197,6 +198,23 @@ def test_any_text_is_shown_and_does_nothing(text):
     found = Elements(f"<p>{escape(text)}</p>{tag('b', text, title=text)}{named(text)}")
     assert [name for name in found.names if name not in ("p", "b", "bdi")] == []
     escape(text).encode("utf-8")
+
+
+def test_of_many_groups_the_widest_gap_is_shown():
+    rng = np.random.default_rng(0)
+    names = [f"g{k:02}" for k in range(20)]
+    groups = np.concatenate([rng.permutation(names) for _ in range(40)])
+    lists = np.repeat(np.arange(40), 20)
+    scores = rng.normal(size=len(groups)) + 3.0 * (groups == "g19") - 3.0 * (groups == "g17")
+    queries = Queries.from_arrays(
+        None, rng.integers(0, 2, len(groups)), qid=lists, sensitive_features=groups
+    )
+    held = gather(queries, {"one": scores}, constraint="statistical", n_resamples=20)
+    assert {"g19", "g17"} & set(held.gap)
+    shown = [held.groups[at] for at in shown_groups(held)]
+    assert len(shown) == 12
+    assert set(held.gap) < set(shown)
+    assert "8 more groups, which are smaller, are not shown" in Report(held).to_html()
 
 
 def test_no_page_is_too_large(page, monkeypatch):

@@ -54,6 +54,19 @@ def group_name(evidence: Evidence, at: int, width: int = 32) -> Html:
     return tag("span", mark, " ", named(evidence.groups[at], width), cls="group")
 
 
+def shown_groups(evidence: Evidence) -> list[int]:
+    """The groups that tables have room for: those of the widest gap, and the largest."""
+    every = range(len(evidence.groups))
+    if len(every) <= MOST_GROUPS:
+        return list(every)
+    sizes = next((each.audit.group_sizes for each in evidence.candidates if each.audit), ())
+    order = sorted(
+        every,
+        key=lambda at: (evidence.groups[at] not in evidence.gap, -sizes[at] if sizes else at),
+    )
+    return sorted(order[:MOST_GROUPS])
+
+
 # --- 1. the answer -------------------------------------------------------------------------------
 
 
@@ -137,7 +150,7 @@ def _heat(evidence: Evidence, candidate: Candidate, measure: str, title: str) ->
     caption = join((tag("b", title), ": ", named(candidate.name)))
     if result is None:
         return tag("div", tag("p", caption), _not_kept("table"), cls="half")
-    shown = range(min(len(evidence.groups), MOST_GROUPS))
+    shown = shown_groups(evidence)
     even = 0.5 if measure == "above" else result.auc
     head = tag(
         "tr", tag("td"), *(tag("th", group_name(evidence, at, 20), scope="col") for at in shown)
@@ -153,7 +166,8 @@ def _heat(evidence: Evidence, candidate: Candidate, measure: str, title: str) ->
         "table", tag("caption", caption), tag("thead", head), tag("tbody", *rows), cls="heat"
     )
     left = len(evidence.groups) - len(shown)
-    more = tag("p", f"{left} more groups are not shown.", cls="muted") if left > 0 else ""
+    told = f"{left} more groups, which are smaller, are not shown."
+    more = tag("p", told, cls="muted") if left > 0 else ""
     return tag("div", tag("div", body, cls="scroll", tabindex="0"), more, cls="half")
 
 
@@ -256,7 +270,7 @@ def weights_panel(evidence: Evidence, candidate: Candidate) -> Html:
     said = weight_sentences(evidence, candidate)
     if candidate.weights is None:
         return tag("p", "No pair weights are recorded for ", named(candidate.name), ".")
-    shown = range(min(len(evidence.groups), MOST_GROUPS))
+    shown = shown_groups(evidence)
     header = ["preferred ╲ other", *(group_name(evidence, at, 20) for at in shown)]
     rows = [
         [group_name(evidence, at, 20), *(f"{candidate.weights[at][to]:.2f}" for to in shown)]
@@ -357,7 +371,8 @@ def exposure_panel(evidence: Evidence, candidate: Candidate) -> Html:
     for title, measure in wanted.items():
         header += [title] if measure == "population_share" else [f"{title}, before", "after"]
     rows = []
-    for at, name in enumerate(evidence.groups[:MOST_GROUPS]):
+    for at in shown_groups(evidence):
+        name = evidence.groups[at]
         row: list[Any] = [group_name(evidence, at)]
         for measure in wanted.values():
             figures = [each.figure(measure, group=name) for each in (one, two)]
