@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks import (
     boosting,
+    distributed,
     exposure,
     fair,
     kernel,
@@ -49,6 +50,7 @@ ALL = {
         lagrangian,
         lambdarank,
         rivals,
+        distributed,
     )
 }
 

@@ -1,0 +1,418 @@
+"""More than one machine: worker processes, the same results as on one, faults, bad input."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pairity import FairRanker, InterGroup, LinearRanker, audit, load
+from pairity.datasets import make_biased_ranking
+from pairity.exceptions import InputError, TargetNotReachedWarning, TrainingError
+
+distributed = pytest.importorskip("distributed")
+dd = pytest.importorskip("dask.dataframe")
+dask = pytest.importorskip("dask")
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask and of the engines
+
+MADE = make_biased_ranking(120, 20, n_labels=3, random_state=0)
+FEATURES = [f"f{at}" for at in range(MADE.X.shape[1])]
+TABLE = pd.DataFrame(np.round(2 * MADE.X), columns=FEATURES).assign(
+    y=MADE.y, qid=MADE.qid, group=MADE.sensitive_features
+)
+OPTIONS = {"constraint": "inter", "tolerance": 0.005, "max_rounds": 4, "progress": False}
+
+
+def columns(table):
+    return {
+        "X": table[FEATURES], "y": table["y"], "qid": table["qid"],
+        "sensitive_features": table["group"],
+    }  # fmt: skip
+
+
+def in_partitions(parts, **options):
+    delayed = [dask.delayed(part) for part in parts]
+    return dd.from_delayed(delayed, meta=parts[0].iloc[:0], **options)
+
+
+def by_query(n_parts, table=TABLE):
+    ids = np.array_split(np.unique(table["qid"]), n_parts)
+    return in_partitions([table[table["qid"].isin(own)] for own in ids])
+
+
+@pytest.fixture(scope="module")
+def client():
+    cluster = distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+    )
+    connected = distributed.Client(cluster)
+    yield connected
+    connected.close()
+    cluster.close()
+
+
+@pytest.fixture(scope="module")
+def spread():
+    return by_query(4)
+
+
+def engines(name):
+    """The model for workers, and the same for one machine."""
+    if name == "linear":
+        return LinearRanker(), LinearRanker()
+    if name == "xgboost":
+        xgb = pytest.importorskip("xgboost")
+        pytest.importorskip("xgboost.dask")
+        settings = {"n_estimators": 15, "max_depth": 4, "objective": "rank:ndcg"}
+        return xgb.dask.DaskXGBRanker(**settings), xgb.XGBRanker(**settings, n_jobs=1)
+    lgb = pytest.importorskip("lightgbm")
+    settings = {"n_estimators": 15, "num_leaves": 8, "min_child_samples": 0, "verbose": -1}
+    return lgb.DaskLGBMRanker(**settings), lgb.LGBMRanker(**settings, n_jobs=1)
+
+
+# --- the same as on one machine ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule"),
+    [("linear", "retrain"), ("xgboost", "retrain"), ("xgboost", "interleaved"),
+     ("lightgbm", "retrain"), ("lightgbm", "interleaved")],
+)  # fmt: skip
+def test_the_model_is_that_of_one_machine(client, spread, name, schedule):
+    many, one = engines(name)
+    options = {**OPTIONS, "max_rounds": 1, "schedule": schedule}
+    there = FairRanker(many, **options).fit(**columns(spread))
+    here = FairRanker(one, **options).fit(**columns(TABLE))
+    assert there.groups_ == here.groups_
+    assert len(there.history_) == len(here.history_)
+    for ours, theirs in zip(there.history_, here.history_, strict=True):
+        np.testing.assert_allclose(ours.violation, theirs.violation, atol=1e-12)
+        assert ours.auc == pytest.approx(theirs.auc, abs=1e-12)
+    expected = here.predict(TABLE[FEATURES])
+    np.testing.assert_allclose(there.predict(TABLE[FEATURES]), expected, atol=1e-6)
+    lazy = there.predict(spread[FEATURES])
+    assert isinstance(lazy, dask.array.Array)
+    np.testing.assert_allclose(lazy.compute(), expected, atol=1e-6)
+
+
+def test_what_comes_out_is_the_engines_own_and_is_saved_as_ever(client, spread, tmp_path):
+    xgb = pytest.importorskip("xgboost")
+    model = FairRanker(engines("xgboost")[0], **OPTIONS).fit(**columns(spread))
+    assert isinstance(model.ranker_.booster_, xgb.Booster)
+    model.save(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+    scores = model.predict(TABLE[FEATURES])
+    np.testing.assert_array_equal(loaded.predict(TABLE[FEATURES]), scores)
+
+
+def test_binned_data_are_made_once(client, spread):
+    pytest.importorskip("xgboost")
+    client.run(_count_matrices)
+    FairRanker(engines("xgboost")[0], **{**OPTIONS, "tolerance": 0.0}, schedule="retrain").fit(
+        **columns(spread)
+    )
+    assert set(client.run(_matrices_counted).values()) == {1}
+
+
+def _count_matrices():
+    import xgboost
+
+    import pairity
+
+    made = xgboost.QuantileDMatrix
+    pairity.matrices = 0
+
+    class Counted(made):
+        def __init__(self, *arguments, **options):
+            pairity.matrices += 1
+            super().__init__(*arguments, **options)
+
+    xgboost.QuantileDMatrix = Counted
+
+
+def _matrices_counted():
+    import pairity
+
+    return pairity.matrices
+
+
+@pytest.mark.parametrize("constraint", ["statistical", "inter", "intra", "marginal"])
+@pytest.mark.parametrize("average", ["query", "pair"])
+def test_sums_of_parts_add_up(constraint, average):
+    from pairity.constraints import CATALOGUE
+    from pairity.pairs import mean_auc
+
+    queries = MADE.queries()
+    scores = np.random.default_rng(0).normal(size=queries.n_items)
+    own = CATALOGUE[constraint](average=average)
+    number = np.arange(queries.n_queries) % 3
+    parts = [queries.take(number == at) for at in range(3)]
+    held = [scores[np.isin(queries.query, np.flatnonzero(number == at))] for at in range(3)]
+    totals = sum(own.totals(part, each) for part, each in zip(parts, held, strict=True))
+    delta = own.from_totals(totals, queries.groups)
+    np.testing.assert_allclose(delta, own.violation(queries, scores), atol=1e-13)
+    assert mean_auc(scores, queries) == pytest.approx(
+        sum(p.n_queries * mean_auc(s, p) for p, s in zip(parts, held, strict=True)) / 120
+    )
+
+
+def test_an_audit_on_workers_has_the_figures_of_one(client, spread):
+    scores = np.random.default_rng(0).normal(size=len(TABLE)) + TABLE["y"]
+    both = by_query(4, TABLE.assign(score=scores))
+    there = audit(
+        both["y"], both["score"], qid=both["qid"], sensitive_features=both["group"], name="x"
+    )
+    here = audit(TABLE["y"], scores, qid=TABLE["qid"], sensitive_features=TABLE["group"])
+    for name in ("groups", "n_queries", "n_items", "n_pairs", "group_sizes", "n_missing"):
+        assert getattr(there, name) == getattr(here, name)
+    for ours, theirs in zip(there.figures, here.figures, strict=True):
+        same = ("measure", "group", "other", "constraint", "n_queries", "n_items", "n_pairs")
+        assert [getattr(ours, each) for each in same] == [getattr(theirs, each) for each in same]
+        assert ours.value == pytest.approx(theirs.value, abs=1e-12, nan_ok=True)
+        width = theirs.high - theirs.low
+        assert ours.low == pytest.approx(theirs.low, abs=0.15 * width + 1e-9, nan_ok=True)
+        assert ours.high == pytest.approx(theirs.high, abs=0.15 * width + 1e-9, nan_ok=True)
+    assert "120 queries" in str(there)
+
+
+def test_arrays_weights_and_validation(client):
+    table = TABLE.sort_values("qid", kind="stable")
+    rng = np.random.default_rng(1)
+    weight = rng.uniform(0.5, 2.0, len(table))
+    chunks = {0: 600}
+    given = {
+        "X": dask.array.from_array(table[FEATURES].to_numpy(float), chunks=(600, 2)),
+        "y": dask.array.from_array(table["y"].to_numpy(), chunks=600),
+        "qid": dask.array.from_array(table["qid"].to_numpy(), chunks=600),
+        "sensitive_features": dask.array.from_array(table["group"].to_numpy(str), chunks=600),
+        "sample_weight": dask.array.from_array(weight, chunks=600),
+    }
+    held = {name: given[name] for name in ("X", "y", "qid", "sensitive_features")}
+    there = FairRanker(LinearRanker(), **OPTIONS, validation=held).fit(**given)
+    local = {name: np.asarray(each) for name, each in given.items()}
+    local_held = {name: local[name] for name in held}
+    here = FairRanker(LinearRanker(), **OPTIONS, validation=local_held).fit(**local)
+    assert there.violation_ == pytest.approx(here.violation_, abs=1e-12)
+    np.testing.assert_allclose(there.ranker_.coef_, here.ranker_.coef_, atol=1e-8)
+    lazy = there.predict(given["X"].rechunk(chunks))
+    np.testing.assert_allclose(lazy.compute(), here.predict(local["X"]), atol=1e-7)
+
+
+# --- the cluster is the user's -------------------------------------------------------------------
+
+
+def test_without_a_client_a_cluster_of_its_own_is_used_and_closed(spread, monkeypatch):
+    made = []
+
+    class Recorded(distributed.LocalCluster):
+        def __init__(self, **options):
+            made.append(self)
+            super().__init__(**options)
+
+    def none_there():
+        raise ValueError("No global client found")
+
+    monkeypatch.setattr(distributed, "LocalCluster", Recorded)
+    monkeypatch.setattr(distributed, "get_client", none_there)
+    there = FairRanker(**OPTIONS).fit(**columns(spread))
+    here = FairRanker(**OPTIONS).fit(**columns(TABLE))
+    np.testing.assert_allclose(there.ranker_.coef_, here.ranker_.coef_, atol=1e-8)
+    (cluster,) = made
+    assert cluster.status.name == "closed"
+
+
+def test_the_dashboard_is_told_once(client, spread, capsys):
+    vars(client).pop("_pairity_announced", None)
+    settings = {**OPTIONS, "max_rounds": 0, "progress": "auto"}
+    for _ in range(2):
+        FairRanker(**settings).fit(**columns(spread))
+    assert capsys.readouterr().err.count(f"Dask dashboard: {client.dashboard_link}") == 1
+
+
+# --- faults --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+def test_a_worker_killed_in_a_round_changes_nothing(client, spread, name):
+    many, _ = engines(name)
+    many.set_params(n_estimators=150, **({"min_child_samples": 1} if name == "lightgbm" else {}))
+    model = FairRanker(many, **{**OPTIONS, "max_rounds": 1, "tolerance": 0.0}, schedule="retrain")
+    with pytest.warns(TargetNotReachedWarning):
+        undisturbed = model.fit(**columns(spread))
+    expected, rounds = undisturbed.predict(TABLE[FEATURES]), undisturbed.history_
+    pids = set(client.run(os.getpid).values())
+    killed = []
+
+    def kill():
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            training = {
+                address
+                for address, keys in client.processing().items()
+                if any(str(key).startswith("_train") for key in keys)
+            }
+            if len(training) == 2:
+                time.sleep(0.15)
+                victim = client.run(os.getpid, workers=[sorted(training)[0]])
+                killed.extend(victim.values())
+                os.kill(killed[0], signal.SIGKILL)
+                return
+            time.sleep(0.005)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    with pytest.warns(TargetNotReachedWarning):
+        again = model.fit(**columns(spread))
+    killer.join()
+    assert killed
+    assert set(client.run(os.getpid).values()) != pids
+    np.testing.assert_array_equal(again.predict(TABLE[FEATURES]), expected)
+    assert [each.worst for each in again.history_] == [each.worst for each in rounds]
+
+
+def test_a_fit_is_resumed_on_another_cluster(client, spread, tmp_path):
+    pytest.importorskip("xgboost")
+    settings = {**OPTIONS, "tolerance": 0.0, "schedule": "retrain"}
+    few = FairRanker(engines("xgboost")[0], **{**settings, "max_rounds": 1}, checkpoint=tmp_path)
+    with pytest.warns(TargetNotReachedWarning):
+        few.fit(**columns(spread))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["round-0", "round-1", "rounds.json"]
+    here = {"n_workers": 1, "processes": False, "dashboard_address": None, "silence_logs": 50}
+    with distributed.LocalCluster(**here) as other, distributed.Client(other, set_as_default=False):
+        another = engines("xgboost")[0]
+        with distributed.Client(other, set_as_default=False) as connected:
+            another.client = connected
+            more = FairRanker(another, **{**settings, "max_rounds": 2}, checkpoint=tmp_path)
+            more.fit(**columns(spread))
+    whole = FairRanker(engines("xgboost")[0], **{**settings, "max_rounds": 2})
+    whole.fit(**columns(spread))
+    assert [each.seconds for each in more.history_][:2] == [e.seconds for e in few.history_]
+    np.testing.assert_allclose(
+        more.predict(TABLE[FEATURES]), whole.predict(TABLE[FEATURES]), atol=1e-6
+    )
+
+
+def test_a_lost_client_is_told(spread):
+    here = {"n_workers": 1, "processes": False, "dashboard_address": None, "silence_logs": 50}
+    with distributed.LocalCluster(**here) as other:
+        connected = distributed.Client(other, set_as_default=False)
+        connected.close()
+        many = engines("xgboost")[0]
+        many.client = connected
+        with pytest.raises(InputError, match=r"client is 'closed', not running\. Connect anew"):
+            FairRanker(many, **OPTIONS).fit(**columns(spread))
+
+
+def test_a_scheduler_lost_in_the_middle_is_told(spread):
+    here = {"n_workers": 1, "processes": False, "dashboard_address": None, "silence_logs": 50}
+    other = distributed.LocalCluster(**here)
+    connected = distributed.Client(other, set_as_default=False)
+    many = engines("xgboost")[0].set_params(n_estimators=3000)
+    many.client = connected
+    threading.Timer(2.0, connected.close).start()
+    try:
+        with pytest.raises(TrainingError, match=r"connection to the Dask scheduler.*was lost"):
+            FairRanker(many, **{**OPTIONS, "tolerance": 0.0}).fit(**columns(spread))
+    finally:
+        other.close()
+
+
+# --- bad input -----------------------------------------------------------------------------------
+
+
+def test_a_query_on_two_partitions_is_refused_and_repartitioned(client):
+    from pairity.distributed import repartition_by_query
+
+    table = TABLE.sample(frac=1.0, random_state=0)
+    cut = in_partitions([table.iloc[:900], table.iloc[900:]])
+    with pytest.raises(InputError, match=r"120 of 120 queries lie on more than one .*would be lo"):
+        FairRanker(**OPTIONS).fit(**columns(cut))
+    one = TABLE.sort_values("qid", kind="stable")
+    one = in_partitions([one.iloc[:1010], one.iloc[1010:]])
+    with pytest.raises(InputError, match=r"1 of 120 queries.*repartition_by_query") as caught:
+        FairRanker(**OPTIONS).fit(**columns(one))
+    implied, held = _pairs(TABLE), _pairs(one.partitions[0].compute())
+    held += _pairs(one.partitions[1].compute())
+    assert f"imply {implied:,} preference pairs, the partitions hold {held:,}" in str(caught.value)
+    whole = repartition_by_query(cut, "qid", npartitions=3)
+    there = FairRanker(**OPTIONS).fit(**columns(whole))
+    here = FairRanker(**OPTIONS).fit(**columns(TABLE))
+    assert there.history_[0].worst == pytest.approx(here.history_[0].worst, abs=1e-9)
+
+
+def _pairs(table):
+    return sum(
+        int((own["y"].to_numpy()[:, None] > own["y"].to_numpy()).sum())
+        for _, own in table.groupby("qid")
+    )
+
+
+@pytest.mark.parametrize("name", ["linear", "xgboost", "lightgbm"])
+def test_partitions_without_rows_pairs_or_some_group(client, name):
+    ids = np.unique(TABLE["qid"])
+    flat = TABLE[TABLE["qid"].isin(ids[:30])].assign(y=1.0)
+    rest = TABLE[TABLE["qid"].isin(ids[30:90])]
+    lonely = TABLE[TABLE["qid"].isin(ids[90:])].assign(group="group 3")
+    parts = [flat, TABLE.iloc[:0], rest, lonely, TABLE.iloc[:0]]
+    whole = pd.concat(parts)
+    many, one = engines(name)
+    settings = {**OPTIONS, "constraint": InterGroup(only=[("group 1", "group 2")])}
+    settings["schedule"] = "retrain"
+    there = FairRanker(many, **settings).fit(**columns(in_partitions(parts)))
+    here = FairRanker(one, **settings).fit(**columns(whole))
+    assert there.groups_ == here.groups_ == ("group 1", "group 2", "group 3")
+    assert there.history_[0].worst == pytest.approx(here.history_[0].worst, abs=1e-9)
+    np.testing.assert_allclose(
+        there.predict(whole[FEATURES]), here.predict(whole[FEATURES]), atol=1e-6
+    )
+
+
+def test_only_empty_partitions_and_no_pairs_at_all(client):
+    empty = in_partitions([TABLE.iloc[:0], TABLE.iloc[:0]])
+    with pytest.raises(InputError, match="All partitions are empty"):
+        FairRanker(**OPTIONS).fit(**columns(empty))
+    with pytest.raises(InputError, match="No query has two different labels"):
+        FairRanker(**OPTIONS).fit(**columns(by_query(2, TABLE.assign(y=1.0))))
+
+
+def test_categories_that_differ_between_partitions_are_refused(client):
+    ids = np.unique(TABLE["qid"])
+    parts = [TABLE[TABLE["qid"].isin(own)] for own in (ids[:60], ids[60:])]
+    parts = [
+        part.assign(f0=pd.Categorical(names, categories=sorted(set(names))))
+        for part, names in zip(
+            parts, (["a", "b"] * 600, ["b", "c"] * 600), strict=True
+        )
+    ]  # fmt: skip
+    pytest.importorskip("lightgbm")
+    with pytest.raises(InputError, match=r"categories of the feature 'f0' differ.*categorize"):
+        FairRanker(engines("lightgbm")[0], **OPTIONS).fit(
+            **columns(in_partitions(parts, verify_meta=False))
+        )
+
+
+def test_what_does_not_go_with_dask_is_refused(client, spread):
+    from sklearn.linear_model import Ridge
+
+    def own(queries, scores):
+        return np.zeros((2, 2))
+
+    with pytest.raises(InputError, match="NewtonRanker does not train on Dask"):
+        FairRanker(Ridge(), **OPTIONS).fit(**columns(spread))
+    with pytest.raises(InputError, match="own is a function of all queries at once"):
+        FairRanker(LinearRanker(), own).fit(**columns(spread))
+    with pytest.raises(InputError, match="y is ndarray, but other columns are Dask"):
+        FairRanker().fit(**{**columns(spread), "y": TABLE["y"].to_numpy()})
+    with pytest.raises(InputError, match="different numbers of partitions"):
+        FairRanker().fit(**{**columns(spread), "y": by_query(3)["y"]})
+    with pytest.raises(InputError, match="In validation: float cannot be used"):
+        FairRanker(validation=0.2).fit(**columns(spread))
+    pytest.importorskip("xgboost")
+    with pytest.raises(InputError, match="DaskXGBRanker trains on Dask collections"):
+        FairRanker(engines("xgboost")[0]).fit(**columns(TABLE))
+    with pytest.raises(InputError, match=r"In partition \d: y has"):
+        FairRanker().fit(**columns(by_query(2, TABLE.assign(y=np.nan))))
