@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from pairity.algorithm import weight_table
 from pairity.constraints import CATALOGUE, worst_gap
@@ -18,7 +19,7 @@ from pairity.exceptions import PairityWarning
 from pairity.fair_ranker import FairRanker
 from pairity.pairs import mean_auc
 from pairity.paper.claims import Claim, independent_mean, judge
-from pairity.paper.protocol import TEST, VALIDATION, Mean, Setting, mean_over_seeds
+from pairity.paper.protocol import HINGED, TEST, VALIDATION, Mean, Setting, mean_over_seeds
 from pairity.queries import Queries
 from pairity.rankers.linear import LinearRanker
 
@@ -101,10 +102,10 @@ def many_groups(setting: Setting, n_resamples: int = 500) -> list[Claim]:
     counts = rng.multinomial(n, np.full(n, 1.0 / n), n_resamples).astype(np.float64)
     lists = [queries, *(replace(queries, X=None, query_weight=count) for count in counts)]
     ones = np.ones((queries.n_groups, queries.n_groups))
-    plain = _unseen(queries, folds, lambda train: LinearRanker().fit_pairs(train, ones))
+    plain = _unseen(queries, folds, lambda train: clone(HINGED).fit_pairs(train, ones))
     for constraint in ("statistical", "inter"):
         held = CATALOGUE[constraint]()
-        ours = _unseen(queries, folds, partial(_fit, constraint=constraint))
+        ours = _unseen(queries, folds, partial(_fit, constraint=constraint, ranker=HINGED))
         gained = [
             worst_gap(held.violation(drawn, plain)) - worst_gap(held.violation(drawn, ours))
             for drawn in lists
@@ -161,8 +162,12 @@ def training_part(queries: Queries, seed: int) -> Queries:
     return rest.split(VALIDATION, seed)[0]
 
 
-def _fit(train: Queries, constraint: str, max_rounds: int = 50) -> FairRanker:
+def _fit(
+    train: Queries, constraint: str, max_rounds: int = 50, ranker: LinearRanker | None = None
+) -> FairRanker:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PairityWarning)
-        model = FairRanker(LinearRanker(), constraint, progress=False, max_rounds=max_rounds)
+        model = FairRanker(
+            ranker or LinearRanker(), constraint, progress=False, max_rounds=max_rounds
+        )
         return model.fit(**train)

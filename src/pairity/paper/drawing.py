@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pairity.files import whole
 from pairity.frontier_plots import STYLES, import_matplotlib
 from pairity.paper.protocol import (
     CONSTRAINTS,
@@ -118,7 +119,6 @@ def _bars(mean: Mean) -> list[list[float]] | None:
 
 def _save(target: Path, name: str, figure: Any) -> None:
     for ending in ("png", "svg"):
-        beside = target / f".{name}.part.{ending}"
-        figure.savefig(beside, dpi=150)
-        beside.replace(target / f"{name}.{ending}")
+        with whole(target / f"{name}.{ending}") as file:
+            figure.savefig(file, format=ending, dpi=150)
     import_matplotlib("pyplot").close(figure)

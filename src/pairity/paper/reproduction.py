@@ -20,6 +20,7 @@ from pairity.datasets import RankingData, load_engineering_students, load_mslr, 
 from pairity.datasets.files import places
 from pairity.datasets.mslr import SAMPLE
 from pairity.exceptions import InputError
+from pairity.files import whole
 from pairity.frontiers import Frontier
 from pairity.paper import checks
 from pairity.paper.claims import Claim, Verdict, about_methods, about_shares, count_verdicts
@@ -215,8 +216,13 @@ def _remember(path: Path, check: Callable[[], list[Claim]]) -> list[Claim]:
     if path.exists():
         return [Claim.from_dict(each) for each in json.loads(path.read_text(encoding="utf-8"))]
     claims = check()
-    _write_whole(path, json.dumps([claim.to_dict() for claim in claims], indent=1))
+    _keep(path, json.dumps([claim.to_dict() for claim in claims], indent=1))
     return claims
+
+
+def _keep(path: Path, text: str) -> None:
+    with whole(path) as file:
+        file.write(text.encode())
 
 
 def _file_name(title: str, quick: bool) -> str:
@@ -230,17 +236,17 @@ def _file_name(title: str, quick: bool) -> str:
 def _write(target: Path, result: Reproduction) -> None:
     from pairity.paper import drawing
 
-    _write_whole(target / "results.csv", _csv(_columns(result.entries)))
-    _write_whole(target / "shares.csv", _csv(_columns(result.shares)))
+    _keep(target / "results.csv", _csv(_columns(result.entries)))
+    _keep(target / "shares.csv", _csv(_columns(result.shares)))
     untuned = [
         row
         for setting in result.settings
         for row in by_setting(result.frontiers[setting.title], setting)
     ]
-    _write_whole(target / "settings.csv", _csv(untuned))
-    _write_whole(target / "verdicts.csv", _csv([_flat(claim) for claim in result.claims]))
-    _write_whole(target / "results.md", results_page(result))
-    _write_whole(target / "verdicts.md", verdicts_page(result.claims))
+    _keep(target / "settings.csv", _csv(untuned))
+    _keep(target / "verdicts.csv", _csv([_flat(claim) for claim in result.claims]))
+    _keep(target / "results.md", results_page(result))
+    _keep(target / "verdicts.md", verdicts_page(result.claims))
     drawing.draw_all(target, result.settings, result.entries, result.shares)
 
 
@@ -440,9 +446,3 @@ def _versions() -> str:
         except PackageNotFoundError:
             continue
     return ", ".join(found)
-
-
-def _write_whole(path: Path, text: str) -> None:
-    beside = path.with_name(f".{path.name}.part")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
