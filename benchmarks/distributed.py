@@ -135,7 +135,8 @@ def overhead():
     )  # fmt: skip
     said = (
         f"{COST[0]:,} rows × {COST[1]} features, {millions:.1f} million pairs, {TREES} trees, two "
-        "trainings. The first ratio has everything: sending the table, checks, binning. OMP_WAIT_POLICY=PASSIVE."
+        "trainings, OMP_WAIT_POLICY=PASSIVE. The first ratio has everything: sending the table, "
+        "checks, binning."
     )
     return f"{table}\n\n{said}", on_paper(measured, millions)
 

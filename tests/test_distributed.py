@@ -202,6 +202,15 @@ def test_arrays_weights_and_validation(client):
     np.testing.assert_allclose(lazy.compute(), here.predict(local["X"]), atol=1e-7)
 
 
+def test_rankers_fit_and_predict_by_themselves(client, spread):
+    data = {name: columns(spread)[name] for name in ("X", "y", "qid")}
+    there = LinearRanker().fit(**data)
+    here = LinearRanker().fit(**{name: columns(TABLE)[name] for name in data})
+    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-8)
+    lazy = there.predict(spread[FEATURES])
+    np.testing.assert_allclose(lazy.compute(), here.predict(TABLE[FEATURES]), atol=1e-7)
+
+
 # --- the cluster is the user's -------------------------------------------------------------------
 
 
@@ -272,6 +281,21 @@ def test_a_worker_killed_in_a_round_changes_nothing(client, spread, name):
     assert set(client.run(os.getpid).values()) != pids
     np.testing.assert_array_equal(again.predict(TABLE[FEATURES]), expected)
     assert [each.worst for each in again.history_] == [each.worst for each in rounds]
+
+
+def test_sums_survive_the_loss_of_a_worker(client, spread):
+    from pairity.distributed.queries import DaskQueries
+
+    queries = DaskQueries.from_collections(client, raw=False, **columns(spread))
+    scores = queries.each(_first_feature)
+    before = InterGroup().violation(queries, scores)
+    os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
+    np.testing.assert_allclose(InterGroup().violation(queries, scores), before, atol=1e-12)
+    client.wait_for_workers(2, timeout=60)
+
+
+def _first_feature(queries):
+    return np.array(queries.X[:, 0])
 
 
 def test_a_fit_is_resumed_on_another_cluster(client, spread, tmp_path):

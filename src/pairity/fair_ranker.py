@@ -54,6 +54,7 @@ from pairity.rankers._estimators import (
     predict_in_blocks,
     read_features,
     remember_features,
+    require_spreads,
     require_streams,
     restore_features,
 )
@@ -390,6 +391,10 @@ class FairRanker(RankingEstimator):
             "X": X, "y": y, "qid": qid, "sensitive_features": sensitive_features,
             "sample_weight": sample_weight, "query_weight": query_weight,
         }  # fmt: skip
+        if any(map(is_dask, data.values())):
+            raise InputError(
+                "path takes data in memory, not Dask collections. Fit with several tolerances."
+            )
         if not hasattr(self, "ranker_"):
             self.fit(**data, **fit_params)
         self._check_parameters()
@@ -627,11 +632,7 @@ def _require_place(given: Any, ranker: Any, constraint: Constraint, spread: bool
                 f"Dask's, or {type(ranker.estimator).__name__} with the same parameters."
             )
         return
-    if not getattr(ranker, "spreads", False):
-        raise InputError(
-            f"{type(ranker).__name__} does not train on Dask collections. LinearRanker, "
-            "DaskLGBMRanker and DaskXGBRanker do."
-        )
+    require_spreads(ranker)
     if not hasattr(constraint, "totals"):
         raise InputError(
             f"The constraint {constraint!r} is a function of all queries at once, which Dask keeps "

@@ -7,7 +7,6 @@ there are features; columns never leave their workers.
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -169,7 +168,9 @@ class DaskQueries:
         return join(self.groups, [Piece(each, []) for each in self.gather(_itself)])
 
     def _submit(self, function: Callable[..., Any], columns: Sequence[Any]) -> list[Any]:
-        if len(pickle.dumps(function)) > _LARGE:  # such as one that carries a model
+        import cloudpickle
+
+        if len(cloudpickle.dumps(function)) > _LARGE:  # such as one that carries a model
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of its size
                 function = self.client.submit(_itself, function, pure=False)

@@ -16,6 +16,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairity.columns import as_features, as_raw_features, require_finite, show
+from pairity.distributed.clients import is_dask
+from pairity.distributed.collections import lazy_scores, remember_spread
+from pairity.distributed.queries import opened
 from pairity.exceptions import InputError, ModelFileError
 from pairity.losses import LOSSES
 from pairity.manifests import Entry, build, encode, require_stored
@@ -123,6 +126,15 @@ def restore_features(estimator: Any, entry: Entry) -> None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
+def require_spreads(ranker: Any) -> None:
+    """Refuse a ranker that does not train on Dask collections."""
+    if not getattr(ranker, "spreads", False):
+        raise InputError(
+            f"{type(ranker).__name__} does not train on Dask collections. LinearRanker, "
+            "DaskLGBMRanker and DaskXGBRanker do."
+        )
+
+
 class RankingEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that scores items: sparse features welcome, labels needed, AUC as score."""
 
@@ -212,16 +224,25 @@ class PairRanker(RankingEstimator):
         """Fit with every pair weighing the same; arguments as in `Queries.from_arrays`."""
         require_stored(self)
         require_streams(self, X)
-        remember_features(self, X, y)
-        queries = Queries.from_arrays(
-            X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight,
-            raw=self.raw_features,
-        )  # fmt: skip
-        return self.fit_pairs(queries, np.ones((0, 0)), **fit_params)
+        columns = {
+            "X": X, "y": y, "qid": qid, "sample_weight": sample_weight,
+            "query_weight": query_weight,
+        }  # fmt: skip
+        spread = any(map(is_dask, columns.values()))
+        if spread:
+            require_spreads(self)
+        else:
+            remember_features(self, X, y)
+        with opened(columns, raw=self.raw_features) as queries:
+            if spread:
+                remember_spread(self, queries)
+            return self.fit_pairs(queries, np.ones((0, 0)), **fit_params)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
-        """Scores of shape (n_items,), in the order of the rows."""
+        """Scores of shape (n_items,), in the order of the rows; lazy, of a Dask collection."""
         check_is_fitted(self, self.learnt)
+        if is_dask(X):
+            return lazy_scores(self, X)  # type: ignore[no-any-return]
         features = read_features(self, X, raw=self.raw_features)
         if isinstance(features, ParquetFeatures):
             return predict_in_blocks(self._scores, features, raw=self.raw_features)
