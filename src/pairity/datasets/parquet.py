@@ -69,8 +69,8 @@ def read_parquet(
     Notes
     -----
     `LinearRanker`, LightGBM and XGBoost train on such features; every ranker predicts on them. In
-    memory are labels, queries, groups and what follows from them, some 60 bytes a row, and two
-    row groups at a time, or pages where a row group has more than 128 MB.
+    memory are labels, queries, groups and what follows from them, some 100 bytes a row, and two
+    row groups at a time; of a row group of more than 128 MB pages, some 3 MB for each feature.
 
     Examples
     --------
