@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import importlib
 import json
 import re
 from dataclasses import replace
@@ -249,9 +250,8 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
         Report(evidence()).save(tmp_path / "nowhere" / "report.html")
 
 
-def test_without_bokeh_it_says_what_to_install(monkeypatch):
-    import importlib
-
+@pytest.fixture
+def no_bokeh(monkeypatch):
     real = importlib.import_module
 
     def without(name, *rest):
@@ -260,8 +260,21 @@ def test_without_bokeh_it_says_what_to_install(monkeypatch):
         return real(name, *rest)
 
     monkeypatch.setattr(importlib, "import_module", without)
+
+
+def test_without_bokeh_it_says_what_to_install(no_bokeh):
     with pytest.raises(MissingExtraError, match=r"pairity\[report\]"):
         Report(evidence()).to_html()
+
+
+def test_without_bokeh_the_evidence_is_kept(no_bokeh, jobs, tmp_path, capsys, monkeypatch):
+    assert train_model(jobs, tmp_path / "model", "--tolerance", "0.5") == 0
+    said = capsys.readouterr()
+    assert "pairity[report]" in said.err
+    assert f"pairity report {tmp_path / 'model'}" in said.err
+    assert "The report is" not in said.out
+    monkeypatch.undo()
+    assert main(["report", str(tmp_path / "model"), "--output", str(tmp_path / "a.html")]) == 0
 
 
 def test_audits_and_a_sweep_make_a_page():

@@ -10,8 +10,8 @@ from pairity.figures import Figure
 from pairity.markup import Html, join, tag
 
 DISPARITY = {
-    "statistical": "how often items of the one are ranked above items of the other, whatever the "
-    "labels say",
+    "statistical": "how often items of the one are ranked above items of the other (whatever the "
+    "labels say)",
     "inter": "how often the ranker agrees with labels that prefer an item of the one to an item "
     "of the other",
     "intra": "how often the ranker agrees with the labels inside each of them",
