@@ -38,6 +38,7 @@ _SECTIONS = (
     ("cautions", "What this does not show"),
     ("again", "How to get it again"),
 )
+_NO_SCRIPT = "Without JavaScript there are no charts, and no other ranker or query can be chosen."
 _FOOT = (
     "Written by pairity. It measures, reduces and trades off a stated disparity between stated "
     "groups; it does not make a ranking fair."
@@ -175,7 +176,7 @@ def _page(evidence: Evidence) -> str:
         "body",
         tag("a", "Skip to the answer", href="#answer", cls="skip"),
         _header(evidence, title),
-        tag("main", *_sections(evidence)),
+        tag("main", tag("noscript", tag("p", _NO_SCRIPT)), *_sections(evidence)),
         tag("footer", tag("p", _FOOT)),
         _script(_island(_data(evidence)), type="application/json", id="data"),
         _script(library),

@@ -149,7 +149,7 @@ def _certain(evidence: Evidence, after: Candidate) -> str:
     )
     if cost is not None:
         text += f"; the change in accuracy is {signed(cost.value)} ({interval(cost)})"
-    return f"{text}.{_tolerance(evidence, new)}"
+    return f"{text}{_tolerance(evidence, new)}."
 
 
 def _sure(share: float) -> str:
@@ -164,10 +164,10 @@ def _tolerance(evidence: Evidence, figure: Figure) -> str:
     if limit is None or not isfinite(figure.low):
         return ""
     if figure.high <= limit:
-        return f" It is within the tolerance of {limit:g}, with its whole interval."
+        return f"; it is within the tolerance of {limit:g}, with its whole interval"
     if min(figure.low, figure.value) > limit:
-        return f" It is above the tolerance of {limit:g}, with its whole interval."
-    return f" Whether it is within the tolerance of {limit:g} on new queries is not settled."
+        return f"; it is above the tolerance of {limit:g}, with its whole interval"
+    return f"; whether it is within the tolerance of {limit:g} on new queries is not settled"
 
 
 def meaning(evidence: Evidence, candidate: Candidate) -> str:
