@@ -3,6 +3,7 @@
 import gc
 import json
 import tempfile
+import tracemalloc
 import warnings
 from itertools import pairwise
 
@@ -439,3 +440,37 @@ def test_large_files_are_read_in_blocks_by_themselves(tmp_path, monkeypatch):
     (tmp_path / "table.csv").write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="Only Parquet"):
         tables.read_table(tmp_path / "table.csv", stream=True)
+
+
+@pytest.mark.parametrize("rows_at_once", ["row groups", "pages"])
+def test_memory_is_that_of_some_row_groups(tmp_path, monkeypatch, rows_at_once):
+    """A pass, a gradient and a prediction hold a few row groups, however many there are."""
+    monkeypatch.setattr(parquet_features, "BLOCK_ENTRIES", 20_000)
+    monkeypatch.setattr(_linear_data, "BLOCK_ENTRIES", 20_000)
+    if rows_at_once == "pages":
+        monkeypatch.setattr(parquet_features, "_GROUP_BYTES", 0)
+    rng = np.random.default_rng(0)
+    n_rows, n_features = 60_000, 20
+    columns = {f"f{k}": rng.normal(size=n_rows) for k in range(n_features)}
+    columns |= {"label": rng.integers(0, 2, n_rows), "query": np.arange(n_rows) // 30}
+    write(tmp_path, columns, n_files=2, row_group_size=1000)
+    queries = read_parquet(tmp_path, label="label", query="query")
+    data = _linear_data.Streamed(queries)
+    row_group, per_row = 1000 * n_features * 8, 8 * n_rows
+    for act, most in {
+        lambda: sum(len(block) for _, block in queries.X.blocks()): 4 * row_group,
+        lambda: data.loss_and_gradient(np.ones(n_features), np.ones((0, 0))): 6 * row_group,
+        lambda: LinearRanker.predict(fitted(n_features), queries.X): 8 * row_group + per_row,
+    }.items():
+        act()  # which compiles
+        tracemalloc.start()
+        act()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < most < 0.2 * 8 * n_rows * n_features
+
+
+def fitted(n_features):
+    ranker = LinearRanker()
+    ranker.coef_, ranker.n_features_in_ = np.ones(n_features), n_features
+    return ranker

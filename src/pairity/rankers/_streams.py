@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,19 @@ _SEQUENCE_ROWS = 8192  # that LightGBM asks for at a time
 
 
 class Forward:
-    """Rows of a file, asked for in rising order; going back begins anew."""
+    """Rows of a file, asked for in rising order; going back begins anew.
+
+    Behind the last row nothing is held any more.
+    """
 
     def __init__(self, X: ParquetFeatures) -> None:
         self.X = X
-        self._start, self._block = 0, np.empty((0, X.shape[1]))
-        self._blocks = X.blocks()
+        self._begin_at(0)
 
     def rows(self, first: int, last: int) -> NDArray[np.float64]:
         """Rows from `first` to `last` - 1, as float64."""
         if first < self._start:
-            self._start, self._block, self._blocks = 0, self._block[:0], self.X.blocks()
+            self._begin_at(0)
         parts = []
         while first < last:
             while first >= self._start + len(self._block):
@@ -37,7 +40,14 @@ class Forward:
             part = self._block[first - self._start : last - self._start]
             parts.append(np.array(part, dtype=np.float64, order="C"))
             first += len(part)
+        if last == len(self.X):
+            self._begin_at(last)
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _begin_at(self, start: int) -> None:
+        self._start: int = start
+        self._block: NDArray[Any] = np.empty((0, self.X.shape[1]))
+        self._blocks: Iterator[tuple[slice, NDArray[Any]]] = self.X.blocks()
 
 
 def as_sequence(lgb: Any, X: ParquetFeatures) -> Any:
