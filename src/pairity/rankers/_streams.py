@@ -24,6 +24,10 @@ class Forward:
     Behind the last row nothing is held any more.
     """
 
+    _start: int
+    _block: NDArray[Any]
+    _blocks: Iterator[tuple[slice, NDArray[Any]]]
+
     def __init__(self, X: ParquetFeatures) -> None:
         self.X = X
         self._begin_at(0)
@@ -45,9 +49,8 @@ class Forward:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _begin_at(self, start: int) -> None:
-        self._start: int = start
-        self._block: NDArray[Any] = np.empty((0, self.X.shape[1]))
-        self._blocks: Iterator[tuple[slice, NDArray[Any]]] = self.X.blocks()
+        self._start, self._block = start, np.empty((0, self.X.shape[1]))
+        self._blocks = self.X.blocks()
 
 
 def as_sequence(lgb: Any, X: ParquetFeatures) -> Any:
