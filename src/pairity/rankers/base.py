@@ -17,7 +17,8 @@ class Ranker(Protocol):
     A ranker need not import pairity. It should follow scikit-learn's conventions for parameters
     (``get_params``), since it is cloned before every fit. One whose attribute ``raw_features`` is
     true gets features as the caller gave them, with missing values and categories; others get a
-    finite float64 matrix.
+    finite float64 matrix. One whose attribute ``streams`` is true trains on features in files as
+    well (`pairity.parquet_features.ParquetFeatures`), which it goes through in blocks.
     """
 
     def fit_pairs(
