@@ -24,6 +24,7 @@ def test_an_audit():
     result = audit(test, plain.predict(test.X), name="<b>plain</b>", n_resamples=20)
     shown = result._repr_html_()
     assert elements(shown) <= {
+        "style",
         "div",
         "p",
         "bdi",

@@ -34,7 +34,7 @@ from pairity.figures import (
     violation,
     with_numbers,
 )
-from pairity.markup import tag
+from pairity.markup import notebook, tag
 from pairity.metrics.utility import GAINS, HIGHEST_EXPONENT
 from pairity.queries import Queries, require_groups, require_preferences
 from pairity.text import make_frame, short_names, shorten
@@ -165,7 +165,7 @@ class Audit:
         """The same tables, for notebooks."""
         tables = figures_to_html(self._index, self.groups, self.k, self.confidence)
         head = (tag("p", tag("bdi", line)) for line in self._head().splitlines())
-        return tag("div", *head, tables)
+        return notebook(*head, tables)
 
     def _head(self) -> str:
         title = f"Audit of {shorten(self.name, 60)}" if self.name else "Audit"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isnan
 
 from pairity.figures import FEW_PAIRS, FEW_QUERIES, Figure
-from pairity.markup import Html, join, table, tag
+from pairity.markup import Html, join, shade, table, tag
 from pairity.text import render_table, short_names, shorten
 
 Index = Mapping[tuple[str, str | None, str | None, str | None], Figure]
@@ -24,12 +24,16 @@ _COMPARES = {
 
 @dataclass(frozen=True)
 class Section:
-    """One table; columns not in `left` are numbers."""
+    """One table; columns not in `left` are numbers.
+
+    `shades` are, by row and column, how far a value is from what would be even.
+    """
 
     title: str
     header: list[str]
     rows: list[list[str]]
     left: tuple[int, ...] = (0,)
+    shades: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
 
 def render_figures(
@@ -50,16 +54,25 @@ def render_figures(
 def figures_to_html(
     index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
 ) -> Html:
-    """The same as HTML."""
+    """The same as HTML, values of K × K tables coloured by how far they are from even."""
     tables = [
         table(
             [tag("bdi", cell) for cell in each.header],
-            [[tag("bdi", cell) for cell in row] for row in each.rows],
+            [_html_row(each, at) for at in range(len(each.rows))],
             caption=each.title or None,
         )
         for each in _sections(index, groups, cuts, confidence)
     ]
     return join([*tables, *(tag("p", note) for note in _notes(index))])
+
+
+def _html_row(section: Section, at: int) -> Html:
+    first, *others = (tag("bdi", cell) for cell in section.rows[at])
+    cells = [
+        tag("td", cell, style=shade(far) if (far := section.shades.get((at, column))) else None)
+        for column, cell in enumerate(others, start=1)
+    ]
+    return tag("tr", tag("th", first, scope="row"), *cells)
 
 
 def _sections(
@@ -151,12 +164,17 @@ def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> Secti
 
 
 def _cells(index: Index, shown: dict[str, str], measure: str, corner: str, title: str) -> Section:
-    header, columns = [corner], [list(shown.values())]
+    even = 0.5 if measure == "above" else index["auc", None, None, None].value
+    header, columns, shades = [corner], [list(shown.values())], {}
     for other, name in shown.items():
         figures = [index[measure, group, other, None] for group in shown]
+        for at, figure in enumerate(figures):
+            if not isnan(figure.value - even):
+                shades[at, len(columns)] = figure.value - even
         header += [name, "pairs"]
         columns += [_values(figures), [_count(figure.n_pairs) for figure in figures]]
-    return Section(title, header, [list(row) for row in zip(*columns, strict=True)])
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return Section(title, header, rows, shades=shades)
 
 
 def _notes(index: Index) -> list[str]:

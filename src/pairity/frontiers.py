@@ -23,7 +23,7 @@ from pairity.columns import show
 from pairity.constraints import Constraint
 from pairity.exceptions import InputError
 from pairity.figures import NAN, Figure
-from pairity.markup import table, tag
+from pairity.markup import notebook, table, tag
 from pairity.runs import (
     UTILITIES,
     Run,
@@ -538,7 +538,7 @@ class Frontier:
         header, rows = self._table()
         cells = [[tag("bdi", cell) for cell in row] for row in rows]
         notes = (tag("p", line) for line in self._foot().splitlines())
-        return tag("div", table(header, cells, caption=self._head()), *notes)
+        return notebook(table(header, cells, caption=self._head()), *notes)
 
     # --- inside ------------------------------------------------------------------------------
 

@@ -11,6 +11,14 @@ from pairity.text import shorten
 
 _VOID = {"input", "meta", "br", "hr"}
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
+_STYLE = """
+.pairity table { border-collapse: collapse; margin: .6em 0 1.2em; }
+.pairity caption { caption-side: top; text-align: left; padding: .3em 0; white-space: nowrap; }
+.pairity th, .pairity td { text-align: left; padding: .25em .7em; white-space: nowrap; }
+.pairity thead th { border-bottom: 1px solid rgb(128 128 128 / .6); }
+.pairity tbody th { font-weight: normal; }
+.pairity p { margin: .2em 0; }
+"""
 
 
 class Html(str):
@@ -61,6 +69,17 @@ def named(name: str, width: int = 40) -> Html:
     """A name that somebody gave: cut where it is long, its direction of writing its own affair."""
     short = shorten(name, width)
     return tag("bdi", short, title=None if short == name else name[:500])
+
+
+def notebook(*content: Any) -> Html:
+    """Content for a notebook, whose tables look the same whatever the page around them."""
+    return tag("div", tag("style", Html(_STYLE)), *content, cls="pairity")
+
+
+def shade(difference: float) -> str:
+    """The colour of a value that differs this much from what is even: orange above, blue below."""
+    colour = "213 94 0" if difference > 0 else "0 114 178"
+    return f"background: rgb({colour} / {min(abs(difference) / 0.4, 0.62):.2f})"
 
 
 def table(

@@ -13,7 +13,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from pairity.columns import show
 from pairity.exceptions import InputError
-from pairity.markup import table, tag
+from pairity.markup import notebook, table, tag
 from pairity.text import make_frame, render_table, short_names
 
 
@@ -165,7 +165,7 @@ class PairWeights:
             for name, row in zip(names, self.table, strict=True)
         ]
         caption = "What a training pair counts, by the groups of its preferred and its other item"
-        return table(["preferred \\ other", *names], rows, caption=caption)
+        return notebook(table(["preferred \\ other", *names], rows, caption=caption))
 
     def __repr__(self) -> str:
         return f"PairWeights(groups={self.groups}, table={np.round(self.table, 3).tolist()})"
