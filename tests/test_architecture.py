@@ -55,7 +55,7 @@ LAYERS = [
     {"cell_kernels", "trec", "datasets.catalogue"},
     {"text_tables"},
     {"tables"},
-    {"contenders", "cli.inputs", "cli.engines", "cli.printing"},
+    {"contenders", "cli.clusters", "cli.inputs", "cli.engines", "cli.printing"},
     {"cli.auditing", "cli.training", "cli.predicting", "cli.weighing", "cli.sweeping"}
     | {"cli.listing", "cli.demonstrating", "cli.reporting", "cli.reproducing"},
     {"cli"},

@@ -1,5 +1,6 @@
 """More than one machine: worker processes, the same results as on one, faults, bad input."""
 
+import json
 import os
 import signal
 import threading
@@ -440,3 +441,40 @@ def test_what_does_not_go_with_dask_is_refused(client, spread):
         FairRanker(engines("xgboost")[0]).fit(**columns(TABLE))
     with pytest.raises(InputError, match=r"In partition \d: y has"):
         FairRanker().fit(**columns(by_query(2, TABLE.assign(y=np.nan))))
+
+
+# --- the command line ----------------------------------------------------------------------------
+
+
+def test_commands_on_a_scheduler_say_what_they_say_without(client, tmp_path, capsys):
+    from pairity.cli import main
+
+    TABLE.assign(score=TABLE["f0"]).to_csv(tmp_path / "table.csv", index=False)
+    roles = ["--label", "y", "--query", "qid", "--group", "group", "--format", "json"]
+    told = {}
+    for name, where in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
+        model = ["--output", str(tmp_path / name), "--exclude", "score", "--no-report", "--quiet"]
+        main(["train", str(tmp_path / "table.csv"), *roles, *model, *where])
+        trained = json.loads(capsys.readouterr().out)
+        main(["audit", str(tmp_path / "table.csv"), *roles, "--score", "score", "--quiet", *where])
+        told[name] = trained["training_violation"], json.loads(capsys.readouterr().out)
+    assert told["here"][0] == pytest.approx(told["there"][0], abs=1e-9)
+    for here, there in zip(
+        told["here"][1]["figures"], told["there"][1]["figures"], strict=True
+    ):  # fmt: skip
+        assert here["value"] == pytest.approx(there["value"], abs=1e-12)
+    here, there = (load(tmp_path / name).predict(TABLE[FEATURES]) for name in told)
+    np.testing.assert_allclose(here, there, atol=1e-7)
+
+
+def test_a_cluster_that_is_not_there_is_told(tmp_path, capsys):
+    from pairity.cli import main
+
+    TABLE.assign(score=TABLE["f0"]).to_csv(tmp_path / "table.csv", index=False)
+    roles = ["--label", "y", "--query", "qid", "--group", "group", "--score", "score"]
+    for wrong, fact in {
+        ("--workers", "0"): "no number of workers",
+        ("--workers", "2", "--scheduler", "tcp://x:1"): "two clusters",
+    }.items():
+        assert main(["audit", str(tmp_path / "table.csv"), *roles, *wrong]) == 2
+        assert fact in capsys.readouterr().err

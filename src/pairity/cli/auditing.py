@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pairity.cli.clusters import add_cluster, cluster, on_workers
 from pairity.cli.inputs import (
     add_command,
     add_file,
@@ -72,6 +73,7 @@ def add_to(commands: Any) -> None:
         help="of queries, for intervals; 0 for none (default: 1000)",
     )  # fmt: skip
     add_seed(parser, "of the resamples")
+    add_cluster(parser, "the table is read here, and measured by workers")
     add_output(parser)
     parser.set_defaults(run=run)
 
@@ -84,14 +86,17 @@ def run(given: argparse.Namespace) -> int:
     constraints = given.constraint or tuple(CATALOGUE)
     name_constraints(constraints)  # a misspelt one is said before a long file is read
     queries, scores, name = _read_run(given) if given.trec_run else _read_table(given)
-    result = audit(
-        queries,
-        scores,
-        constraints=constraints,
-        n_resamples=given.resamples,
-        random_state=given.seed,
-        name=name,
-    )
+    with cluster(given) as client:
+        data = {"y": queries, "scores": scores}
+        if client is not None:
+            data = on_workers(client, queries, scores=scores)
+        result = audit(
+            **data,
+            constraints=constraints,
+            n_resamples=given.resamples,
+            random_state=given.seed,
+            name=name,
+        )
     if given.format == "json":
         print_json(result.to_dict())
     elif not given.quiet:

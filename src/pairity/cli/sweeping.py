@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pairity.cli.clusters import add_cluster, cluster
 from pairity.cli.engines import add_ranker, make_ranker
 from pairity.cli.inputs import (
     add_command,
@@ -97,6 +98,7 @@ def add_to(commands: Any) -> None:
         "--jobs", type=int, default=1, metavar="N",
         help="runs at a time; -1 for all cores (default: 1)",
     )  # fmt: skip
+    add_cluster(parser, "each run is one task")
     parser.add_argument(
         "--output", metavar="DIR", help="where runs are kept, and frontier.json is written"
     )
@@ -129,17 +131,18 @@ def run(given: argparse.Namespace) -> int:
     queries_of(table, given)  # roles are wrong more often than features: their errors come first
     X, _ = features_of(table, given)
     queries = queries_of(table, given, X)
-    frontier = sweep(
-        methods,
-        queries,
-        given.test,
-        validation=given.validation,
-        constraints=measured,
-        seeds=range(given.seed, given.seed + given.seeds),
-        n_jobs=None if given.jobs == 1 else given.jobs,
-        directory=None if given.output is None else Path(given.output, "runs"),
-        progress=shows_progress(given),
-    )
+    with cluster(given) as client, _runs_on(client):
+        frontier = sweep(
+            methods,
+            queries,
+            given.test,
+            validation=given.validation,
+            constraints=measured,
+            seeds=range(given.seed, given.seed + given.seeds),
+            n_jobs=-1 if client is not None else None if given.jobs == 1 else given.jobs,
+            directory=None if given.output is None else Path(given.output, "runs"),
+            progress=shows_progress(given),
+        )
     epsilon = _EPSILON if given.epsilon is None else given.epsilon
     choice = frontier.pick(given.constraint, epsilon)
     _write(frontier, given)
@@ -147,6 +150,15 @@ def run(given: argparse.Namespace) -> int:
         _report(frontier, choice, methods, queries, given)
     _print(frontier, choice, given)
     return 1 if choice.point is None and given.epsilon is not None else 0
+
+
+def _runs_on(client: Any) -> Any:
+    """Where joblib runs what it runs: on the workers, where there are any."""
+    from contextlib import nullcontext
+
+    from joblib import parallel_config
+
+    return nullcontext() if client is None else parallel_config(backend="dask")
 
 
 def _require_plot(plot: str | None) -> None:

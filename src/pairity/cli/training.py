@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pairity.cli.clusters import add_cluster, cluster, on_workers
 from pairity.cli.engines import add_ranker, make_ranker
 from pairity.cli.inputs import (
     add_command,
@@ -85,6 +86,7 @@ def add_to(commands: Any) -> None:
         help="save the model alone: a report names the labels and groups of some held-out rows",
     )  # fmt: skip
     add_seed(parser, "of the split and of the ranker")
+    add_cluster(parser, "the table is read here, and training is done by workers")
     add_output(parser)
     parser.set_defaults(run=run)
 
@@ -112,11 +114,15 @@ def run(given: argparse.Namespace) -> int:
         ranker, given.constraint, tolerance=given.tolerance,
         validation=given.validation, random_state=given.seed, progress=shows_progress(given),
     )  # fmt: skip
-    with warnings.catch_warnings(record=True) as caught:
+    with cluster(given) as client, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TargetNotReachedWarning)
         before = FairRanker(plain, given.constraint, max_rounds=0, schedule="retrain",
-                            random_state=given.seed, progress=False).fit(**train)  # fmt: skip
-        fair.fit(**train)
+                            random_state=given.seed, progress=False)  # fmt: skip
+        if client is None:
+            before.fit(**train)
+            fair.fit(**train)
+        else:
+            train = _fit_on_workers(client, before, fair, train, given)
     if fair.outcome_ is Outcome.INTERRUPTED:
         raise KeyboardInterrupt  # nothing is saved that was not asked for
     for each in caught:
@@ -127,6 +133,7 @@ def run(given: argparse.Namespace) -> int:
         for name, model in (("plain", before), ("reweighted", fair))
     }
     also = {} if given.no_report else _report(given, before, fair, queries, train, test, audits)
+    fair.set_params(validation=given.validation)
     fair.feature_names_in_ = np.array(names, dtype=object)  # `pairity predict` looks for these
     fair.save(given.output, also=also)
     reached = not any(issubclass(w.category, TargetNotReachedWarning) for w in caught)
@@ -134,6 +141,7 @@ def run(given: argparse.Namespace) -> int:
         print_json(
             {
                 "output": given.output,
+                "report": str(Path(given.output, PAGE)) if PAGE in also else None,
                 "outcome": str(fair.outcome_),
                 "reached": reached,
                 "training_violation": float(fair.violation_),
@@ -150,6 +158,20 @@ def run(given: argparse.Namespace) -> int:
         if PAGE in also:
             print(f"The report is {Path(given.output, PAGE)}.")
     return 0 if reached else 1
+
+
+def _fit_on_workers(
+    client: Any, before: FairRanker, fair: FairRanker, train: Queries, given: argparse.Namespace
+) -> Queries:
+    """Both rankers, trained by the workers; returns what the second was trained on."""
+    before.fit(**on_workers(client, train))
+    if given.validation is None:
+        fair.fit(**on_workers(client, train))
+        return train
+    kept, held = train.split(given.validation, given.seed)
+    fair.set_params(validation=on_workers(client, held)).fit(**on_workers(client, kept))
+    fair.set_params(validation=held)
+    return kept
 
 
 def _report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from numpy.typing import NDArray
 from pairity.distributed.clients import is_dask
 from pairity.distributed.queries import DaskQueries
 from pairity.exceptions import InputError
+from pairity.parquet_features import ParquetFeatures
+from pairity.queries import Queries
 
 _NEEDED = ("X", "y", "qid", "sensitive_features")
 
@@ -44,6 +47,54 @@ def read_alike(given: Any, queries: DaskQueries, raw: bool) -> DaskQueries:
             f"X has {held.n_features} features, but the training data has {queries.n_features}."
         )
     return held
+
+
+def spread_queries(queries: Queries, n_partitions: int, **columns: Any) -> dict[str, Any]:
+    """Queries in memory as Dask collections of whole queries, for `fit` and `audit`.
+
+    Parameters
+    ----------
+    columns : further columns of shape (n_items,), such as scores
+    """
+    import dask
+    import dask.array as da
+    import dask.dataframe as dd
+    import pandas as pd
+
+    if isinstance(queries.X, ParquetFeatures):
+        raise InputError(
+            "Features that stay in Parquet files are not sent to workers. Leave --stream out, or "
+            "let workers read them: dask.dataframe.read_parquet in Python."
+        )
+    ordered, rows = queries.by_query()
+    n_partitions = min(n_partitions, queries.n_queries)
+    bounds = np.searchsorted(ordered.query, np.arange(queries.n_queries + 1))
+    cuts = bounds[np.linspace(0, queries.n_queries, n_partitions + 1).astype(int)]
+    parts = [slice(first, last) for first, last in pairwise(cuts.tolist())]
+
+    def array(values: Any) -> Any:
+        blocks = [values[part] for part in parts]
+        made = [da.from_delayed(dask.delayed(b), b.shape, dtype=values.dtype) for b in blocks]
+        return da.concatenate(made)
+
+    names = pd.CategoricalDtype(list(queries.groups))
+    codes = np.where(ordered.group < queries.n_groups, ordered.group, -1)
+    groups = [pd.Series(pd.Categorical.from_codes(codes[part], dtype=names)) for part in parts]
+    given = {
+        "y": array(ordered.y),
+        "qid": array(ordered.query),
+        "sensitive_features": dd.from_delayed(
+            [dask.delayed(group) for group in groups], meta=groups[0].iloc[:0]
+        ),
+        **{name: array(np.asarray(column)[rows]) for name, column in columns.items()},
+    }
+    if ordered.X is not None:
+        given["X"] = array(ordered.X)
+    if ordered.item_weight is not None:
+        given["sample_weight"] = array(ordered.item_weight)
+    if ordered.query_weight is not None:
+        given["query_weight"] = array(ordered.query_weight[ordered.query])
+    return given
 
 
 def lazy_scores(model: Any, X: Any) -> Any:

@@ -1,0 +1,71 @@
+"""A Dask cluster from the command line: somebody's scheduler, or workers of our own."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pairity.exceptions import InputError, MissingExtraError
+
+
+def add_cluster(parser: Any, does: str) -> None:
+    """Where to find workers."""
+    group = parser.add_argument_group(f"more than one machine (Dask): {does}")
+    group.add_argument(
+        "--scheduler", metavar="ADDRESS", help="of a running scheduler, such as tcp://host:8786"
+    )
+    group.add_argument(
+        "--workers", type=int, metavar="N", help="start so many worker processes on this machine"
+    )
+
+
+@contextmanager
+def cluster(given: argparse.Namespace) -> Iterator[Any]:
+    """The client of the cluster that was asked for, the current one inside; None for none."""
+    if given.scheduler is None and given.workers is None:
+        yield None
+        return
+    if given.scheduler is not None and given.workers is not None:
+        raise InputError("--scheduler and --workers are two clusters. Give one of them.")
+    if given.workers is not None and given.workers < 1:
+        raise InputError(f"--workers {given.workers} is no number of workers. Give 1 or more.")
+    try:
+        import distributed
+    except ImportError as error:
+        raise MissingExtraError(
+            '--scheduler and --workers need Dask. Install it with: pip install "pairity[dask]"'
+        ) from error
+    if given.scheduler is not None:
+        try:
+            client = distributed.Client(given.scheduler, timeout="10s")
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"There is no Dask scheduler at {given.scheduler!r} ({error}). Start one with: "
+                "dask scheduler"
+            ) from error
+        with client:
+            yield _quiet(client, given)
+        return
+    options = {"threads_per_worker": 1, "processes": True, "silence_logs": 50}
+    with (
+        distributed.LocalCluster(n_workers=given.workers, dashboard_address=":0", **options) as own,
+        distributed.Client(own) as client,
+    ):
+        yield _quiet(client, given)
+
+
+def _quiet(client: Any, given: argparse.Namespace) -> Any:
+    """A client whose dashboard is not announced where nothing is to be printed."""
+    if given.quiet:
+        client._pairity_announced = True
+    return client
+
+
+def on_workers(client: Any, queries: Any, **columns: Any) -> dict[str, Any]:
+    """Queries and columns, sent to the workers: one partition for each."""
+    from pairity.distributed.collections import spread_queries
+
+    n_workers = len(client.scheduler_info(n_workers=-1)["workers"])
+    return spread_queries(queries, max(1, n_workers), **columns)
