@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.exceptions import ConstraintError, InputError
 from pairity.queries import Queries, require_groups, require_preferences
-from pairity.rankers._linear_data import standard_deviations
+from pairity.rankers._linear_data import linear_data
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
 Array = NDArray[np.float64]
@@ -53,11 +53,10 @@ class StandardFeatures:
     @classmethod
     def of(cls, queries: Queries) -> StandardFeatures:
         """Check that there are features, preferences and groups, and find the scale."""
-        if queries.X is None:
-            raise InputError("The queries have no features. Build them with X.")
+        data = linear_data(queries)
         require_preferences(queries)
         require_groups(queries)
-        return cls(queries.X, standard_deviations(queries))
+        return cls(queries.X, data.deviations())
 
     def scores(self, beta: Array) -> Array:
         """Scores of the items from coefficients of the scaled features."""

@@ -110,7 +110,7 @@ class InMemory:
 
     def deviations(self) -> Array:
         """Standard deviations, found once for given queries."""
-        return self.queries.cached("deviations", None, lambda: standard_deviations(self.queries))
+        return self.queries.cached("deviations", None, lambda: _standard_deviations(self.queries))
 
     def total_weight(self, table: Array, *, fill: float = 1.0) -> float:
         """The weight of all pairs."""
@@ -380,7 +380,7 @@ def sampling_step(n_items: int, n_features: int) -> int:
     return -(-n_items // wanted)
 
 
-def standard_deviations(queries: Queries) -> Array:
+def _standard_deviations(queries: Queries) -> Array:
     """Per feature, over the weighted rows; infinite where it is constant, which takes it out."""
     weight = row_weights(queries)
     with np.errstate(over="ignore", invalid="ignore"):
