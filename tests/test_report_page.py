@@ -192,7 +192,7 @@ def test_hostile_names_are_text(browser, tmp_path):
         page.mouse.click(*place_of(page, 1))
         assert opened.complaints == []
         assert opened.requests == [path.as_uri()]
-        assert page.locator("script").count() == 3
+        assert page.locator("script").count() == 4
         assert page.locator("img").count() == 0
         page.locator("details summary").first.click()
         whole = page.locator(".groups .whole").all_text_contents()

@@ -177,12 +177,13 @@ def test_the_policy_allows_the_scripts_of_the_page_and_no_others(page):
     policy = next(m["content"] for m in found.meta if m.get("http-equiv"))
     assert policy.startswith("default-src 'none'; script-src ")
     script = re.search(r"script-src ([^;]*)", policy).group(1)
-    data, library, own = found.scripts
-    digests = [
-        base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in (library, own)
-    ]
+    data, *scripts = found.scripts
+    digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
     assert script.split() == [f"'sha256-{digest}'" for digest in digests]
-    assert "unsafe-eval" not in policy
+    assert len(scripts) == 3
+    assert re.search(r"style-src 'sha256-[^' ]+';", policy)
+    assert "unsafe" not in policy
+    assert "style=" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     assert not {"link", "img", "iframe", "object", "form"} & set(found.names)
     assert json.loads(data)["after"] == evidence().after
 
@@ -191,7 +192,7 @@ def test_hostile_names_add_no_element():
     plain = Elements(Report(evidence(("a", "b", "c", "d"))).to_html())
     hostile = Elements(Report(evidence(HOSTILE)).to_html())
     assert set(hostile.names) == set(plain.names)
-    assert len(hostile.scripts) == 3
+    assert len(hostile.scripts) == 4
 
 
 @given(st.text())

@@ -1,7 +1,8 @@
 """Report: audits and a frontier as one self-contained HTML page for a reader who decides.
 
 It renders what it is given and computes nothing: every number comes from `pairity.evidence`. The
-page asks the network for nothing; its policy lets no script run but the two it was written with.
+page asks the network for nothing, and its policy lets no script and no style through but those it
+was written with.
 """
 
 from __future__ import annotations
@@ -150,13 +151,13 @@ def _with_fewer_queries(evidence: Evidence) -> Evidence:
 
 
 def _page(evidence: Evidence) -> str:
-    library, own = charts.library(), _asset("report.js")
+    scripts = (_asset("styles.js"), charts.library(), _asset("report.js"))
     style = _asset("report.css")
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src {_hash(library)} {_hash(own)}",
-            "style-src 'unsafe-inline'",  # Bokeh styles its charts with elements of its own
+            f"script-src {' '.join(map(_hash, scripts))}",
+            f"style-src {_hash(style)}",
             "base-uri 'none'",
             "form-action 'none'",
         )
@@ -179,8 +180,7 @@ def _page(evidence: Evidence) -> str:
         tag("main", tag("noscript", tag("p", _NO_SCRIPT)), *_sections(evidence)),
         tag("footer", tag("p", _FOOT)),
         _script(_island(_data(evidence)), type="application/json", id="data"),
-        _script(library),
-        _script(own),
+        *map(_script, scripts),
     )  # fmt: skip
     return f'<!doctype html>\n<html lang="en">{head}{body}</html>\n'
 
