@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -218,8 +219,8 @@ def list_files(path: Paths) -> list[str]:
     found = [name for each in given for name in _files_of(os.fspath(each))]
     if not found:
         raise InputError(f"There is no Parquet file in {path!r}. Give files, or a folder of them.")
-    twice = next((name for name in found if found.count(name) > 1), None) if len(given) > 1 else ""
-    if twice:
+    twice = next((name for name, count in Counter(found).items() if count > 1), None)
+    if twice is not None:
         raise InputError(f"{twice} is named twice. Give every file once.")
     return found
 

@@ -313,7 +313,9 @@ def _read_parquet_files(path: str | os.PathLike[str], *, stream: bool) -> Table:
 
 def _share_of_memory(n_entries: int) -> float:
     """How much of the memory that this process may use so many numbers take."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits: list[float] = [np.inf]
+    with suppress(AttributeError, OSError, ValueError):  # not every system tells
+        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
             limits.append(int(Path(name).read_text()))
