@@ -163,10 +163,6 @@ class DaskQueries:
             self.kept[name] = (settings, make())
         return self.kept[name][1]
 
-    def collect(self) -> Queries:
-        """All queries with their features, brought here; for a thinned few."""
-        return join(self.groups, [Piece(each, []) for each in self.gather(_itself)])
-
     def _submit(self, function: Callable[..., Any], columns: Sequence[Any]) -> list[Any]:
         import cloudpickle
 

@@ -77,8 +77,8 @@ class LinearData(Protocol):
         """Scores of shape (n_coefs, n_items), for several coefficient vectors."""
         ...
 
-    def sample(self, table: Array) -> Queries:
-        """Some of the queries with their features in memory; together they weigh something."""
+    def sample(self, table: Array) -> Any:
+        """Some of the queries with features in memory, here or elsewhere; they weigh something."""
         ...
 
 
@@ -265,14 +265,13 @@ class Streamed:
 class Spread:
     """`LinearData` of queries that lie on the workers of a cluster.
 
-    What travels: coefficients and tables to the workers, sums from them, and once the sample from
-    which curvature is estimated.
+    What travels: coefficients and tables to the workers, sums from them.
     """
 
     def __init__(self, queries: Any, margin: float = 0.0) -> None:
         self.queries = queries
         self.margin = margin
-        self._sampled: Queries | None = None
+        self._sampled: Any = None
         self._deviations: Array | None = None
 
     @property
@@ -310,14 +309,12 @@ class Spread:
         """Scores, kept where the items are."""
         return self.queries.each(partial(_ask, "scores", self.margin, (coefs,), {}))
 
-    def sample(self, table: Array) -> Queries:
-        """Some of the queries, brought here."""
-        if self._sampled is None or total_weight(self._sampled, table) == 0.0:
+    def sample(self, table: Array) -> Any:
+        """Some of the queries, where they are; all, where those weigh nothing."""
+        if self._sampled is None:
             step = sampling_step(self.queries.n_items, self.n_features)
-            self._sampled = self.queries.thinned(step).collect()
-            if total_weight(self._sampled, table) == 0.0:
-                self._sampled = self.queries.collect()
-        return self._sampled
+            self._sampled = self.queries.thinned(step)
+        return self._sampled if total_weight(self._sampled, table) > 0.0 else self.queries
 
     def _sum(self, what: str, *arguments: Any, **options: Any) -> Array:
         found: Array = self.queries.total(partial(_ask, what, self.margin, arguments, options))

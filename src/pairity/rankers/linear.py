@@ -6,6 +6,7 @@ import io
 import warnings
 import zipfile
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -289,7 +290,7 @@ class _Whitening:
     @classmethod
     def of(
         cls,
-        part: Queries,
+        part: Any,
         table: NDArray[np.float64],
         scale: NDArray[np.float64],
         alpha: float,
@@ -302,21 +303,11 @@ class _Whitening:
         with h the kernel's diagonal, which needs one pass and no pair of features.
         """
         n_features = len(scale)
-        scores = handicapped(part.X @ (beta / scale), part, margin)
-        h = pairwise_logistic(scores, part, table, with_loss=False).hessian
-        h /= total_weight(part, table)
-        per_query = np.bincount(part.query, h, part.n_queries)
-        inverse = np.divide(1.0, per_query, out=np.zeros_like(per_query), where=per_query > 0)
+        summed = part.total(partial(_curvature, table, scale, beta, margin))
+        hessian = summed / total_weight(part, table)
         if n_features > MOST_WHITENED:
-            means = _query_sums(part, part.X, h)
-            curvature = _column_sums_of_squares(part.X, h)
-            curvature -= _column_sums_of_squares(means, inverse)
-            curvature = np.maximum(curvature, 0.0) / scale / scale
+            curvature = np.maximum(hessian, 0.0)
             return cls(np.sqrt(curvature + alpha + 1e-8 * (1.0 + curvature.max())))
-        dense = part.X.toarray() if isinstance(part.X, sp.csr_array) else part.X
-        standard = (dense - dense.mean(axis=0)) / scale
-        sums = _query_sums_dense(part, standard * h[:, None])
-        hessian = standard.T @ (standard * h[:, None]) - sums.T @ (sums * inverse[:, None])
         ridge = alpha + 1e-8 * (1e-300 + float(np.trace(hessian)) / n_features)
         while True:
             try:
@@ -389,6 +380,29 @@ def _minimise(problem: _Problem, start: NDArray[np.float64], tol: float, max_ite
             break
         beta, loss, gradient, n_iter = beta + step, value, closer, n_iter + 1
     return _Minimum(beta, loss, gradient, n_iter, gradient <= max(tol, _ROUNDING))
+
+
+def _curvature(
+    table: NDArray[np.float64],
+    scale: NDArray[np.float64],
+    beta: NDArray[np.float64],
+    margin: float,
+    part: Queries,
+) -> NDArray[np.float64]:
+    """The sum behind a `_Whitening`: the approximate Hessian of these queries, or its diagonal."""
+    scores = handicapped(part.X @ (beta / scale), part, margin)
+    h = pairwise_logistic(scores, part, table, with_loss=False).hessian
+    per_query = np.bincount(part.query, h, part.n_queries)
+    inverse = np.divide(1.0, per_query, out=np.zeros_like(per_query), where=per_query > 0)
+    if len(scale) > MOST_WHITENED:
+        means = _query_sums(part, part.X, h)
+        curvature = _column_sums_of_squares(part.X, h) - _column_sums_of_squares(means, inverse)
+        return np.asarray(curvature / scale / scale)
+    dense = part.X.toarray() if isinstance(part.X, sp.csr_array) else part.X
+    standard = (dense - dense.mean(axis=0)) / scale  # the mean plays no part but in rounding
+    sums = _query_sums_dense(part, standard * h[:, None])
+    hessian = standard.T @ (standard * h[:, None]) - sums.T @ (sums * inverse[:, None])
+    return np.asarray(hessian)
 
 
 def _query_sums_dense(queries: Queries, rows: NDArray[np.float64]) -> NDArray[np.float64]:
