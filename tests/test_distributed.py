@@ -1,5 +1,6 @@
 """More than one machine: worker processes, the same results as on one, faults, bad input."""
 
+import gc
 import json
 import os
 import signal
@@ -54,6 +55,7 @@ def client():
     yield connected
     connected.close()
     cluster.close()
+    gc.collect()  # sockets that Dask leaves open, before other tests find them
 
 
 @pytest.fixture(scope="module")

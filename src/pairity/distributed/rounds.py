@@ -15,13 +15,14 @@ import secrets
 import socket
 import time
 import traceback
+import warnings
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from pairity.distributed.clients import lost_client, while_connected
 from pairity.distributed.queries import DaskQueries, n_worker_threads
-from pairity.exceptions import InputError, PairityError, TrainingError
+from pairity.exceptions import InputError, PairityError, PairityWarning, TrainingError
 from pairity.pairs import n_pairs
 from pairity.peers import Peers, training_with
 from pairity.queries import Queries
@@ -96,8 +97,11 @@ def train_together(queries: DaskQueries, ranker: Any, follow: Any, fit_params: A
             break
         except _LostWorkerError as error:
             lost = error
+            before = len(queries.shares)
             _wait_for_workers(queries.client, come_back)
             queries.place()
+            if len(queries.shares) < before and type(ranker).engine[0] == "lightgbm":
+                _warn_of_fewer(before, len(queries.shares))
     else:
         raise TrainingError(
             f"Workers were lost in {ATTEMPTS} attempts at one round ({lost}). Look at their logs "
@@ -216,6 +220,16 @@ def _free(client: Any, tasks: list[Any], hanging: list[str], alive: Any) -> None
     for task in tasks:
         task.cancel()
     client.restart_workers(hanging, timeout=RETURN, raise_for_error=False)
+
+
+def _warn_of_fewer(before: int, now: int) -> None:
+    warnings.warn(
+        f"A worker was lost: the round is begun again on {now} instead of {before}. LightGBM "
+        "counts the items of a leaf otherwise on another number of machines, so that the model is "
+        "not quite what it would have been (see min_child_samples in DISTRIBUTED.md).",
+        PairityWarning,
+        stacklevel=2,
+    )
 
 
 def _wait_for_workers(client: Any, wanted: int) -> None:
