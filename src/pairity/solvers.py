@@ -295,7 +295,7 @@ class _Search:
             move = self._along_the_slope()
         else:
             target = self._lowest(self.radius)
-            if self.told is not None and not self._enough(self.foreseen(target)):
+            if self._looks > 1 and not self._enough(self.foreseen(target)):
                 found = (target, self._lowest(0.3 * self.radius))
                 target = min(found, key=lambda at: self._largest(self.foreseen(at)))
             move = target - self.best
@@ -325,7 +325,7 @@ class _Search:
         high = np.minimum(self.best + self.radius, FARTHEST)
         at, gaps = self.best, self.gaps
         second = (np.inf, at)  # the least among what is not foreseen to be lower
-        for _ in range(1 if self.told is None else _LOOKS):
+        for _ in range(self._looks):
             slopes = self._slopes(at, width)
             beyond = self._beyond(gaps)
             there = [
@@ -350,6 +350,13 @@ class _Search:
                 width *= 0.5
         return second[1] if at is self.best else at
 
+    @property
+    def _looks(self) -> int:
+        """How many steps to search ahead: with many groups, looking costs more than retraining."""
+        if self.told is None:
+            return 1
+        return min(max(1, _MOST_SLOPES // int(self.prior.any(axis=0).sum())), _LOOKS)
+
     def _enough(self, foreseen: Array) -> bool:
         """Whether the gaps are foreseen so low that retraining tells more than looking on."""
         return self._largest(foreseen) < 0.05 * self._largest(self.gaps)
@@ -373,6 +380,7 @@ class _Search:
 
 
 _LOOKS = 8  # steps per search of the foreseen gaps
+_MOST_SLOPES = 160  # differences per search, about: those of 5 groups in all steps
 _POWERS = (4.0, 16.0)  # how much more large gaps count: moderately, and almost alone
 
 

@@ -27,6 +27,7 @@ from pairity.rankers._linear_data import MOST_WHITENED, LinearData, linear_data
 from pairity.rankers._products import one_blas_thread, times
 
 _ROUNDING = 1e-7  # below about this gradient the loss no longer tells two points apart
+_MANY_CHANGES = 40  # of more, the response is told roughly: else it would cost more than it saves
 _ARRAYS = ("coef", "beta", "scale")  # of a saved ranker
 
 
@@ -161,10 +162,13 @@ class LinearRanker(PairRanker):
             # Pairs of unknown group keep their weight: it does not move.
             pulls = data.gradients(self._beta / self._scale, changes, fill=0.0)
             moved = np.empty_like(pulls)
+            n_steps = 10 if len(changes) <= _MANY_CHANGES else 1
             for at, (change, pull) in enumerate(zip(changes, pulls, strict=True)):
                 drop = data.total_weight(change, fill=0.0) / problem.whole
                 right = pull / self._scale / problem.whole + drop * self.alpha * self._beta
-                moved[at] = problem.solve(self._beta, -right, whitening, rtol=0.05, max_iter=10)
+                moved[at] = problem.solve(
+                    self._beta, -right, whitening, rtol=0.05, max_iter=n_steps
+                )
             return data.scores(moved / self._scale)
 
     def _scores(self, features: Any) -> NDArray[np.float64]:
