@@ -108,7 +108,7 @@ def sweep(
     ...     queries, validation=0.25, constraints="inter",
     ... )
     >>> [point.label for point in frontier.front("inter")]
-    ['plain()', 'reweighted()']
+    ['plain()', 'reweighted(tolerance=0.1)', 'reweighted()']
     >>> choice = frontier.pick("inter", epsilon=0.3)
     >>> choice.point
     reweighted()

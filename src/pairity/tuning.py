@@ -162,7 +162,7 @@ def tune(
     ...     constraint="inter", epsilon=0.15, cv=3,
     ... )
     >>> tuned.method
-    reweighted(tolerance=0.01)
+    reweighted(tolerance=0.1)
     """
     if not callable(make):
         raise InputError(f"make is {show(make)}; give a function from settings to a Method.")
