@@ -16,6 +16,7 @@ from benchmarks.tools import markdown
 
 TITLE = "Data larger than memory: Parquet files, read in blocks"
 ALLOWED = 2**30  # bytes
+MORE = 5 * 2**28  # for LightGBM, whose bins are in memory: an eighth of the features
 FEATURES = 700  # as many as the data of Yahoo's challenge have
 ROWS = 4 * ALLOWED // (8 * FEATURES) // 120 * 120
 COLUMNS = dict(label="y", query="qid", group="group")
@@ -34,33 +35,35 @@ def memory():
     with tempfile.TemporaryDirectory() as folder:
         size = write(folder, ROWS, FEATURES)
         for engine in ("linear", "xgboost", "lightgbm"):
-            told = measured(folder, engine, ALLOWED)
+            allowed = MORE if engine == "lightgbm" else ALLOWED
+            told = measured(folder, engine, allowed)
             rows.append(
                 [
-                    engine, *(f"{told[step]:.0f}" for step in ("read", "fit", "predict", "audit")),
+                    engine, f"{allowed / 2**20:.0f}",
+                    *(f"{told[step]:.0f}" for step in ("read", "fit", "predict", "audit")),
                     told["passes"], f"{told['peak'] / 2**20:.0f}",
                     f"{told['before']:.4f}" if engine == "linear" else "–",
                     f"{told['after']:.4f}", f"{told['auc']:.4f}",
                 ]
             )  # fmt: skip
     header = [
-        "ranker", "read s", "fit s", "predict s", "audit s", "passes over the files",
+        "ranker", "allowed MB", "read s", "fit s", "predict s", "audit s", "passes over the files",
         "peak resident MB", "violation, plain, training", "violation, test", "AUC, test",
     ]  # fmt: skip
     note = (
         f"{ROWS:,} rows × {FEATURES} features in float64: {ROWS * FEATURES * 8 / 2**30:.2f} GiB of "
         f"features in {size / 2**30:.2f} GiB of files, with row groups of 8,000 rows that cut "
         f"queries; {ROWS // 120:,} queries of 120 items, a fifth of them held out. Each line is a "
-        f"process of its own that may allocate {ALLOWED / 2**30:.0f} GiB (RLIMIT_DATA: heap and "
+        "process of its own with a limit on what it may allocate (RLIMIT_DATA: heap and "
         "private memory, whichever library takes it, reserved stacks too; not the code of "
         "libraries, nor the system's cache of files). It reads, trains FairRanker (statistical "
         "parity, tolerance 0.01), predicts the held-out rows and audits them. Linear: to "
         "convergence. Boosters: 20 trees, λ moving between them; the violation before is that of "
         "the plain ranker, which they do not train. What they need in memory is their own: "
         "XGBoost, with bins on disk, for finding bins about 2.4 MB a feature with max_bin=256, "
-        "hence max_bin=32; LightGBM, whose bins are in memory, half a byte an entry (max_bin=15), "
-        "once and not by row as well (force_col_wise=True), and the rows that bins are found from "
-        "several times (subsample_for_bin=5000)."
+        "hence max_bin=32; LightGBM its bins, a byte an entry, hence the higher limit, once and "
+        "not by row as well (force_col_wise=True), and the rows that bins are found from several "
+        "times (subsample_for_bin=20000)."
     )
     return "**Memory**\n\n" + markdown(header, rows) + "\n\n" + note
 
@@ -135,9 +138,7 @@ def ranker(engine):
         return XGBRanker(n_estimators=20, n_jobs=2, max_bin=32)
     from lightgbm import LGBMRanker
 
-    return LGBMRanker(
-        n_estimators=20, n_jobs=2, max_bin=15, subsample_for_bin=5_000, force_col_wise=True
-    )
+    return LGBMRanker(n_estimators=20, n_jobs=2, subsample_for_bin=20_000, force_col_wise=True)
 
 
 def peak():

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.parquet_features import ParquetFeatures
+from pairity.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 
 _BINS_IN_MEMORY = 2**28  # entries; XGBoost keeps the bins of more in a temporary folder
-_SEQUENCE_ROWS = 8192  # that LightGBM asks for at a time
 
 
 class Forward:
@@ -58,7 +57,7 @@ def as_sequence(lgb: Any, X: ParquetFeatures) -> Any:
     reader = Forward(X)
 
     class Rows(lgb.Sequence):  # type: ignore[misc]
-        batch_size = _SEQUENCE_ROWS
+        batch_size = max(1, BLOCK_ENTRIES // X.shape[1])
 
         def __getitem__(self, at: Any) -> NDArray[np.float64]:
             if isinstance(at, slice):
