@@ -111,7 +111,7 @@ def sweep(
     ['plain()', 'reweighted(tolerance=0.1)', 'reweighted()']
     >>> choice = frontier.pick("inter", epsilon=0.3)
     >>> choice.point
-    reweighted()
+    reweighted(tolerance=0.1)
     """
     chosen = as_methods(methods)
     numbers = _seeds(seeds)
