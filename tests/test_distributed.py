@@ -422,6 +422,24 @@ def test_categories_that_differ_between_partitions_are_refused(client):
         )
 
 
+def test_boosters_measure_on_validation_queries_by_retraining(client, spread):
+    pytest.importorskip("xgboost")
+    ids = np.unique(TABLE["qid"])
+    held = by_query(2, TABLE[TABLE["qid"].isin(ids[:40])])
+    many, one = engines("xgboost")
+    options = {**OPTIONS, "max_rounds": 1}
+    there = FairRanker(many, **options, validation=columns(held)).fit(**columns(spread))
+    local = columns(TABLE[TABLE["qid"].isin(ids[:40])])
+    here = FairRanker(one, **options, validation=local, schedule="retrain").fit(**columns(TABLE))
+    assert there.history_[0].worst == pytest.approx(here.history_[0].worst, abs=1e-12)
+    np.testing.assert_allclose(
+        there.predict(TABLE[FEATURES]), here.predict(TABLE[FEATURES]), atol=1e-6
+    )
+    asked = FairRanker(many, **options, validation=columns(held), schedule="interleaved")
+    with pytest.raises(InputError, match="Use schedule='retrain'"):
+        asked.fit(**columns(spread))
+
+
 def test_what_does_not_go_with_dask_is_refused(client, spread):
     from sklearn.linear_model import Ridge
 

@@ -196,6 +196,9 @@ class FairRanker(RankingEstimator):
     ) -> Self:
         """Train until the violation is within the tolerance.
 
+        Dask collections are trained on where they are, by `LinearRanker`, `DaskLGBMRanker` and
+        `DaskXGBRanker` (`pairity.distributed`); partitions hold whole queries.
+
         Parameters
         ----------
         X : table or matrix of shape (n_items, n_features)
@@ -221,6 +224,8 @@ class FairRanker(RankingEstimator):
             "sample_weight": sample_weight, "query_weight": query_weight,
         }  # fmt: skip
         spread = any(map(is_dask, columns.values()))
+        if spread and self.validation is not None and self.schedule == "auto":
+            schedule = "retrain"  # workers follow the scores of their own training queries alone
         _require_place(self.ranker, ranker, constraint, spread)
         if not spread:
             remember_features(self, X, y)

@@ -54,7 +54,8 @@ def using_client(given: Any = None, *, announce: bool = True) -> Iterator[Any]:
                 f"The Dask client is {getattr(client, 'status', 'of an unknown kind')!r}, not "
                 "running. Connect anew: client = distributed.Client(address)."
             )
-        if announce and client.dashboard_link and not hasattr(client, "_pairity_announced"):
+        announce = announce and sys.stderr is not None and bool(client.dashboard_link)
+        if announce and not hasattr(client, "_pairity_announced"):
             client._pairity_announced = True
             sys.stderr.write(f"Dask dashboard: {client.dashboard_link}\n")
         yield client

@@ -162,7 +162,7 @@ def _run(queries: DaskQueries, ranker: Any, follow: Any, fit_params: Any) -> Any
 
 def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
     """What all tasks return; a lost worker is noticed, and so is one that fails."""
-    first_failure, failed_at = None, 0.0
+    first_failure, failed_at, began = None, 0.0, time.monotonic()
     while True:
         if client.status != "running":
             raise lost_client(client)
@@ -178,7 +178,7 @@ def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
             first_failure, failed_at = (gone, failure), time.monotonic()
         if not waiting or (first_failure and time.monotonic() - failed_at > GRACE):
             break
-        time.sleep(0.02 if first_failure is None else 0.2)
+        time.sleep(min(0.5, 0.02 + 0.05 * (time.monotonic() - began)))
     if first_failure is None:
         found: list[Any] = client.gather(tasks)
         return found

@@ -168,6 +168,11 @@ class BoosterRanker(EngineRanker):
         if not isinstance(queries, Queries):  # on the workers of a cluster
             from pairity.distributed.rounds import train_together
 
+            if measured_on is not None:
+                raise InputError(
+                    "schedule='interleaved' measures on the training queries where these are Dask "
+                    "collections, and validation data are given. Use schedule='retrain'."
+                )
             train_together(queries, self, follow, fit_params)
             return self
         if queries.X is None:
