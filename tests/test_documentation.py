@@ -54,7 +54,9 @@ def test_the_tables_of_the_readme_are_those_the_benchmarks_printed():
 
 
 def test_links_lead_somewhere():
-    pages = ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md")
+    pages = (
+        "README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "DISTRIBUTED.md",
+    )  # fmt: skip
     for page in pages:
         for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text()):
             assert link.startswith("https://") or (ROOT / link).exists(), f"{page}: {link}"
