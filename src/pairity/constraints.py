@@ -215,11 +215,12 @@ class PairwiseConstraint(Constraint):
 
         Of each cell (or row, for one entry per group), and behind them of all pairs together.
         """
-        both = []
-        for table in (sums, counts):
-            entries = table.sum(axis=2) if self.by_group else table.reshape(len(table), -1)
-            both.append(np.column_stack([entries, table.sum(axis=(1, 2))]))
-        return totals_over_queries(both[0], both[1], weight, self.average)
+        return totals_over_queries(self.entries(sums), self.entries(counts), weight, self.average)
+
+    def entries(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Sums per query and cell as what is averaged: cells or groups, and all pairs together."""
+        each = table.sum(axis=2) if self.by_group else table.reshape(len(table), -1)
+        return np.column_stack([each, table.sum(axis=(1, 2))])
 
     @property
     def by_group(self) -> bool:

@@ -230,6 +230,21 @@ def totals_over_queries(
     return np.stack([weight @ sums, weight @ counts], axis=-2)
 
 
+def mean_shares(
+    counts: NDArray[np.float64], weight: NDArray[np.float64], average: Average
+) -> NDArray[np.float64]:
+    """What one pair's label adds to the mean over queries, of the shape of `counts`.
+
+    The means of many sums over the same pairs are then ``(shares * sums).sum(axis=0)``.
+    """
+    there = counts > 0
+    bottom = weight @ np.where(there, counts if average == "pair" else 1.0, 0.0)
+    each = bottom * (counts if average == "query" else np.ones_like(counts))
+    shares = np.zeros_like(counts)
+    np.divide(weight[:, None], each, out=shares, where=there & (each > 0))
+    return shares
+
+
 def mean_of_totals(totals: NDArray[np.float64]) -> NDArray[np.float64]:
     """Numerators over denominators, NaN where no query has a pair."""
     top, bottom = totals[..., 0, :], totals[..., 1, :]

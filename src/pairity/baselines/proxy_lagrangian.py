@@ -45,7 +45,7 @@ from pairity.constraints import CATALOGUE, Contrasts, PairwiseConstraint
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.losses import two_hinges
 from pairity.methods import Method, changed_from
-from pairity.pairs import cell_counts, cell_sums, mean_over_queries
+from pairity.pairs import cell_counts, cell_sums, mean_shares
 from pairity.queries import Queries
 from pairity.rankers._products import one_blas_thread
 
@@ -230,6 +230,14 @@ class _Proxy:
         self.base, self.base_weight = _weigh_error(queries, constraint)
         self.lists = _weigh_cells(queries, constraint)
         self.tables = self._worth()
+        average, weight = constraint.average, queries.weight_of_query
+        self.of_error = mean_shares(
+            cell_counts(queries).sum(axis=(1, 2))[:, None], weight, average
+        ).ravel()
+        self.of_means = mean_shares(constraint.entries(constraint.counts(queries)), weight, average)
+        none = np.zeros(self.of_means.shape[1])
+        self.at_none = self._gaps(none)
+        self.slopes = np.array([self._gaps(one) - self.at_none for one in np.eye(len(none))])
 
     def _worth(self) -> Array:
         """What a pair in the right order adds to each gap, of shape (n_contrasts, K, K)."""
@@ -275,20 +283,20 @@ class _Proxy:
 
     def measure(self, scores: Array) -> tuple[float, Array]:
         """The true error, a tie one half, and the true gap of each contrast."""
-        queries, constraint = self.queries, self.constraint
-        sums, counts = cell_sums(scores, queries), cell_counts(queries)
-        weight, known = queries.weight_of_query, slice(queries.n_groups)
-        right = mean_over_queries(
-            sums.sum(axis=(1, 2))[:, None], counts.sum(axis=(1, 2))[:, None], weight,
-            constraint.average,
-        )  # fmt: skip
+        constraint, known = self.constraint, slice(self.queries.n_groups)
+        sums = cell_sums(scores, self.queries)
+        right = float(np.einsum("q,qkl->", self.of_error, sums))
         if constraint.pairs == "preference" and not constraint.soft:
-            delta = constraint.from_sums(
-                sums[:, known, known], counts[:, known, known], weight, queries.groups
-            )
+            sums = sums[:, known, known]
         else:
-            delta = constraint.violation(queries, scores)
-        return 1.0 - float(right[0]), self.contrasts.gaps(delta)
+            sums = constraint.sums(self.queries, scores)
+        means = np.einsum("qe,qe->e", self.of_means, constraint.entries(sums))
+        return 1.0 - right, self.at_none + means @ self.slopes
+
+    def _gaps(self, means: Array) -> Array:
+        """The gaps of given means; they rise evenly with each."""
+        totals = np.stack([means, self.of_means.any(axis=0).astype(np.float64)])
+        return self.contrasts.gaps(self.constraint.from_totals(totals, self.queries.groups))
 
 
 def _weigh_error(queries: Queries, constraint: PairwiseConstraint) -> tuple[Queries, float]:
