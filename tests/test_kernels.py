@@ -13,6 +13,8 @@ from pairity.pairs import (
     cell_means,
     cell_sums,
     iter_pairs,
+    mean_over_queries,
+    mean_shares,
     pairwise_hessian_product,
     pairwise_logistic,
     query_auc,
@@ -173,3 +175,16 @@ def test_golden_statistical_sums():
     means = cell_means(scores, golden(), pairs="all")
     # f above m: each f is below 0.9 and above 0.1; f above f: the tie, in both orders
     np.testing.assert_allclose(means, [[1 / 2, 1 / 2], [1 / 2, 1 / 2]])
+
+
+@pytest.mark.parametrize("average", ["query", "pair"])
+def test_shares_of_a_mean_add_up_to_it(average):
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 4, (20, 3)).astype(np.float64)
+    counts[:, 2] = 0.0  # a cell without pairs
+    sums, weight = counts * rng.random((20, 3)), rng.random(20)
+    weight[3] = 0.0
+    mean = mean_over_queries(sums, counts, weight, average)
+    shares = mean_shares(counts, weight, average)
+    np.testing.assert_allclose((shares * sums).sum(axis=0), np.nan_to_num(mean), rtol=1e-12)
+    assert np.isnan(mean[2])
