@@ -47,7 +47,8 @@ def contenders(
         Which of `SETTINGS`; by default all.
     ranker : ranker or engine's model, optional
         What "unconstrained", "reweighted" and "exposure LP" train; by default `LinearRanker`. The
-        others are linear by themselves.
+        others are linear by themselves. Of any other ranker, "reweighted" lowers the violation on
+        a fifth of the training queries that it is not trained on: it may know the rest by heart.
     budget : int, default=6
         The most settings of a method.
 
@@ -65,10 +66,13 @@ def contenders(
     if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
         raise InputError(f"budget is {show(budget)}; give the number of settings, such as 6.")
     model = LinearRanker() if ranker is None else ranker
+    held_out = None if isinstance(model, LinearRanker) else 0.2
     statistical = chosen.name == "statistical"
     makers: dict[str, Callable[..., Method]] = {
         "unconstrained": partial(as_method, model, name="unconstrained"),
-        "reweighted": partial(as_method, FairRanker(ranker, constraint), name="reweighted"),
+        "reweighted": partial(
+            as_method, FairRanker(ranker, constraint, validation=held_out), name="reweighted"
+        ),
         "item weights": partial(
             item_weights, "demographic parity" if statistical else "equal opportunity"
         ),
