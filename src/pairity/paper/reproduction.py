@@ -64,7 +64,7 @@ class Reproduction:
     entries : tuple of Entry, the tuned methods
     shares : tuple of Entry, trained with x · λ*
     claims : tuple of Claim
-    seconds : float, that this took; runs that were on disk took none
+    seconds : float, that this took, and earlier calls for the same directory that came to an end
     command : str, what was typed
     """
 
@@ -159,9 +159,9 @@ def run_settings(
         shares += scaled
         claims += about_methods(setting.title, chosen) + about_shares(setting.title, scaled)
     claims += _further(settings, kept, quick)
+    spent = _spent(kept / _file_name("seconds", quick), time.perf_counter() - began)
     result = Reproduction(
-        tuple(settings), frontiers, tuple(entries), tuple(shares), tuple(claims),
-        time.perf_counter() - began, command,
+        tuple(settings), frontiers, tuple(entries), tuple(shares), tuple(claims), spent, command,
     )  # fmt: skip
     _write(target, result)
     return result
@@ -218,6 +218,13 @@ def _remember(path: Path, check: Callable[[], list[Claim]]) -> list[Claim]:
     claims = check()
     _keep(path, json.dumps([claim.to_dict() for claim in claims], indent=1))
     return claims
+
+
+def _spent(path: Path, seconds: float) -> float:
+    """These seconds and those of earlier calls, which finished what this one found."""
+    earlier = float(path.read_text(encoding="utf-8")) if path.exists() else 0.0
+    _keep(path, repr(earlier + seconds))
+    return earlier + seconds
 
 
 def _keep(path: Path, text: str) -> None:
