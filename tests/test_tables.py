@@ -100,10 +100,8 @@ def test_a_file_that_unpacks_out_of_all_proportion(tmp_path, monkeypatch, name, 
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     monkeypatch.setattr(files, "_LITTLE", 10_000)
     path = tmp_path / f"{name}.gz"
-    path.write_bytes(gzip.compress(b"x,y\n" * (name == "a.csv") + line * 300_000))
-    assert path.stat().st_size * 200 < 300_000 * len(line)
-    with pytest.raises(InputError):
-        read_table(path)  # compiling takes memory too
+    path.write_bytes(gzip.compress(b"x,y\n" * (name == "a.csv") + line * 100_000))
+    assert path.stat().st_size * 200 < min(100_000 * len(line), 2**20)  # less than the first block
     tracemalloc.start()
     with pytest.raises(InputError, match=r"unpacks to more than 200 times its size.*gunzip"):
         read_table(path)
