@@ -46,7 +46,7 @@ def test_treatment_of_three_items():
     # merits 2 and 1, attention 3, 2, 1: E_0 / 2 = E_1 / 1 asks for sums x_0 + x_1 = 6 with
     # x_0 / (1 item · 2) = x_1 / (2 items · 1), so x_0 = x_1 = 3: item 0 is always first.
     fair = fair_exposure([2, 1, 1], [0, 1, 1], 2, constraint="treatment", discount=[3, 2, 1])
-    np.testing.assert_allclose(fair.exposure, [3, 2, 1])
+    np.testing.assert_allclose(fair.exposure, [3, 1.5, 1.5])  # the others are alike
     np.testing.assert_allclose(fair.ratio, [1.5, 1.5])
     assert fair.rankings.tolist() == [[0, 1, 2]]
 
@@ -159,8 +159,10 @@ def check(fair, utility, group, constraint, attention):
     assert (fair.probability > 0).all()
     assert fair.probability.sum() == pytest.approx(1, abs=1e-12)
     seen = np.zeros(n)
-    for order, chance in zip(fair.rankings, fair.probability, strict=True):
-        seen[order] += chance * attention
+    for order, place, chance in zip(fair.rankings, fair.places, fair.probability, strict=True):
+        assert (np.diff(place[order]) >= 0).all()
+        for level in np.unique(place):  # those who share a place share the attention
+            seen[place == level] += chance * attention[place[order] == level].mean()
     np.testing.assert_allclose(fair.exposure, seen, rtol=1e-12)
     assert fair.objective == pytest.approx(utility @ seen, rel=1e-12)
     known = fair.ratio[np.isfinite(fair.ratio)]
@@ -283,9 +285,10 @@ def test_the_expectation_meets_the_constraint(constraint):
         known = expected[np.isfinite(expected)]
         if len(known):
             assert known.max() <= (1 + slack[query]) * known.min() * (1 + 1e-9)
-    for column in rankings.scores.T:  # each orders all items
-        for query in range(queries.n_queries):
-            assert len(np.unique(column[queries.query == query])) == (queries.query == query).sum()
+    kinds = list(zip(queries.query, queries.y, queries.group, strict=True))
+    for column in rankings.scores.T:  # each orders all items that can be told apart
+        places = set(zip(kinds, column, strict=True))
+        assert len(places) == len(set(kinds))
 
 
 def test_every_query_is_solved_on_its_own():
@@ -296,8 +299,7 @@ def test_every_query_is_solved_on_its_own():
         fair = fair_exposure(queries.y[rows], queries.group[rows], 3, constraint="parity")
         kept = len(fair.probability)
         np.testing.assert_allclose(rankings.probability[query, :kept], fair.probability)
-        found = np.argsort(-rankings.scores[rows, 0])
-        assert found.tolist() == fair.rankings[0].tolist()
+        assert (-rankings.scores[rows, 0]).tolist() == fair.places[0].tolist()
 
 
 def test_draws_follow_the_probabilities():
@@ -316,6 +318,20 @@ def test_ties_go_by_the_scores_given():
         queries, [1, 1, 1, 1], constraint="parity", slack=9, ties=[1, 2, 4, 3]
     )
     assert np.argsort(-rankings.scores[:, 0]).tolist() == [2, 3, 1, 0]
+
+
+@pytest.mark.parametrize("slack", [0.0, 9.0])
+def test_rows_sorted_by_label_give_nothing_away(slack):
+    # utilities know nothing of the labels: neither may the ranking, though the best come first
+    label = np.tile(np.arange(10)[::-1], 6)
+    queries = Queries.from_arrays(
+        None, label, qid=np.repeat(np.arange(6), 10), sensitive_features=list("ab") * 30
+    )
+    utility = np.ones(60)
+    rankings, _ = fair_rankings(queries, utility, constraint="parity", slack=slack)
+    assert audit(*rankings.expected(queries)).auc == pytest.approx(0.5, abs=1e-12)
+    firsts = {fair_exposure(utility[:10], [0, 1] * 5, 2).sample(seed)[0] for seed in range(60)}
+    assert firsts == set(range(10))
 
 
 # --- the method --------------------------------------------------------------------------------

@@ -67,9 +67,12 @@ class FairExposure:
     rankings : int64 array of shape (n_rankings, n_items)
         Each row lists the items from the top; the likeliest ranking comes first. At most as many
         as there are groups to compare, and one at least.
+    places : int64 array of shape (n_rankings, n_items)
+        The place of each item in each ranking, from 0 at the top. Items that share one are listed
+        in the order in which they were given; to show a ranking, shuffle them, as `sample` does.
     probability : float64 array of shape (n_rankings,)
     exposure : float64 array of shape (n_items,)
-        The expected exposure of each item.
+        The expected exposure of each item, over the rankings and the shuffling of shared places.
     ratio : float64 array of shape (n_groups,)
         What the constraint compares; NaN for a group that is left out.
     objective : float
@@ -82,6 +85,7 @@ class FairExposure:
     """
 
     rankings: Integers
+    places: Integers
     probability: Floats
     exposure: Floats
     ratio: Floats
@@ -90,11 +94,12 @@ class FairExposure:
     duals: Floats
 
     def sample(self, random_state: Any = None) -> Integers:
-        """One ranking, drawn by its probability: the items from the top."""
+        """One ranking, drawn by its probability: the items from the top, shared places shuffled."""
         rng = check_random_state(random_state)
         edges = np.cumsum(self.probability)
-        drawn: Integers = self.rankings[int((rng.random_sample() * edges[-1] > edges).sum())]
-        return drawn
+        places = self.places[int((rng.random_sample() * edges[-1] > edges).sum())]
+        shuffled: Integers = rng.permutation(len(places))
+        return shuffled[np.argsort(places[shuffled], kind="stable")]
 
 
 def fair_exposure(
@@ -158,7 +163,9 @@ def fair_exposure(
     to it, and its items have no clicks. Items of such groups and of unknown group occupy positions
     and count in the objective. With fewer than two groups left, the ranking by utility is returned.
 
-    Ties: items of equal value for the program keep the order in which they are given.
+    Ties: items that the program cannot tell apart, of one utility and one group, share a place.
+    Where the ranking by utility meets the constraint by itself, so do all items of one utility.
+    The order in which items are given says nothing, which matters where tables are sorted by label.
 
     References
     ----------
@@ -178,7 +185,8 @@ def fair_exposure(
     code = _group_codes(group, n_groups, len(values))
     settings = _Settings.checked(constraint, slack, raise_slack)
     names = [str(number) for number in range(n_groups)]
-    return _fair_exposure(values, code, names, settings, _attention(discount, len(values)))
+    attention, first = _attention(discount, len(values)), np.zeros(len(values))
+    return _fair_exposure(values, code, names, settings, attention, first)
 
 
 def fair_rankings(
@@ -202,12 +210,13 @@ def fair_rankings(
     constraint, slack, raise_slack, discount
         As in `fair_exposure`; the slack is raised query by query.
     ties : array of shape (n_items,), optional
-        Scores by which items of equal utility are ordered, falling; by row where left out.
+        Scores by which items of equal utility are ordered, falling. Items that are equal in both
+        and in their group share a place, and so do all of them where left out.
 
     Returns
     -------
     rankings : Rankings
-        To sample from, and to audit in expectation.
+        To sample from, and to audit in expectation. Scores are equal where places are shared.
     slack : float64 array of shape (n_queries,)
         The slack that holds in each query.
     """
@@ -216,7 +225,7 @@ def fair_rankings(
     _require_utility(values)
     settings = _Settings.checked(constraint, slack, raise_slack)
     first = np.zeros(queries.n_items) if ties is None else as_numbers(ties, "ties", queries.n_items)
-    rows = np.lexsort((-first, queries.query))
+    rows = np.argsort(queries.query, kind="stable")
     bounds = np.searchsorted(queries.query[rows], np.arange(queries.n_queries + 1))
     group, names = queries.group.astype(np.int64), [repr(name) for name in queries.groups]
     attention = _attention(discount, int(np.diff(bounds).max()))
@@ -224,7 +233,9 @@ def fair_rankings(
     for number in range(queries.n_queries):
         own = rows[bounds[number] : bounds[number + 1]]
         try:
-            fair = _fair_exposure(values[own], group[own], names, settings, attention[: len(own)])
+            fair = _fair_exposure(
+                values[own], group[own], names, settings, attention[: len(own)], first[own]
+            )
         except ConstraintError as error:
             name = show(queries.query_ids[number])
             raise ConstraintError(f"In the query {name}: {error}") from error
@@ -236,8 +247,7 @@ def fair_rankings(
         n_rankings = len(fair.probability)
         probability[number, :n_rankings] = fair.probability
         for column in range(width):  # a ranking the query does not have repeats its last
-            order = fair.rankings[min(column, n_rankings - 1)]
-            scores[own[order], column] = -np.arange(len(own), dtype=np.float64)
+            scores[own, column] = -fair.places[min(column, n_rankings - 1)]
     return Rankings(scores, probability), np.array([fair.slack for _, fair in solved])
 
 
@@ -362,10 +372,11 @@ def _fair_exposure(
     names: Sequence[str],
     settings: _Settings,
     attention: Floats,
+    ties: Floats,
 ) -> FairExposure:
     n_groups = len(names)
-    falling = np.argsort(-utility, kind="stable")
-    utility, group = utility[falling], group[falling]
+    falling = np.lexsort((group, -ties, -utility))
+    utility, group, ties = utility[falling], group[falling], ties[falling]
     best = float(utility @ attention) or 1.0
     size = sums(group, np.ones(len(group)), n_groups + 1)[:-1]
     total = sums(group, utility, n_groups + 1)[:-1]
@@ -385,31 +396,49 @@ def _fair_exposure(
     even = sums(code, share, len(chosen) + 1) * attention.mean()
     even[-1] = 1.0
     items = Items(utility / best, share / even[code], code, attention, len(chosen))
-    vertex, slack = _solve(items, even[:-1], settings, [names[k] for k in chosen.tolist()])
+    equal = _runs(utility, ties)
+    vertex, slack = _solve(items, equal, even[:-1], settings, [names[k] for k in chosen.tolist()])
+    alike = equal if vertex is None else _runs(utility, ties, group)  # who may share a place
+    vertex = vertex or Vertex([np.arange(len(group))], np.ones(1), 0.0, np.zeros(len(chosen)))
     earned = np.array([items.received(order)[1] for order in vertex.orders])
     likeliest = np.lexsort((-earned, -vertex.weight.round(9)))  # the more useful of two as likely
     probability = vertex.weight[likeliest] / vertex.weight.sum()
     rankings = np.array([falling[vertex.orders[at]] for at in likeliest])
+    places = np.empty_like(rankings)
     seen = np.zeros(len(group))
-    for order, chance in zip(rankings, probability, strict=True):
-        seen[order] += chance * attention
+    for row, at in enumerate(likeliest):
+        place = _runs(alike[vertex.orders[at]])  # stable sorts keep those who are alike together
+        places[row, rankings[row]] = place
+        seen[rankings[row]] += probability[row] * _shared(attention, place)
     ratios, duals = np.full(n_groups, np.nan), np.zeros(n_groups)
     ratios[chosen] = sums(code, share * seen[falling], len(chosen) + 1)[:-1]
     duals[chosen] = vertex.price * best / even[:-1]
     return FairExposure(
-        rankings, probability, seen, ratios, float(utility @ seen[falling]), slack, duals
+        rankings, places, probability, seen, ratios, float(utility @ seen[falling]), slack, duals
     )
 
 
+def _runs(*values: NDArray[Any]) -> Integers:
+    """Number the runs of entries that are the same in all values, from 0."""
+    new = np.zeros(len(values[0]), dtype=np.int64)
+    for one in values:
+        new[1:] |= one[1:] != one[:-1]
+    return np.cumsum(new)
+
+
+def _shared(attention: Floats, place: Integers) -> Floats:
+    """The attention of each position, from the top, where those of one place share theirs."""
+    return (np.bincount(place, attention) / np.bincount(place))[place]
+
+
 def _solve(
-    items: Items, even: Floats, settings: _Settings, names: Sequence[str]
-) -> tuple[Vertex, float]:
-    """The optimal vertex and the slack that it needed."""
-    slack, untouched = settings.slack, np.arange(len(items.code))
-    received, utility = items.received(untouched)
-    ratios = received * even
+    items: Items, equal: Integers, even: Floats, settings: _Settings, names: Sequence[str]
+) -> tuple[Vertex | None, float]:
+    """The optimal vertex, None where the ranking by utility will do, and the slack it needed."""
+    slack, by_utility = settings.slack, replace(items, attention=_shared(items.attention, equal))
+    ratios = by_utility.received(np.arange(len(equal)))[0] * even
     if len(even) < 2 or ratios.max() <= (1.0 + slack) * ratios.min():
-        return Vertex([untouched], np.ones(1), utility, np.zeros(len(even))), slack
+        return None, slack
     vertex = solve(items, _program(even, slack))
     if vertex is not None:
         return vertex, slack
