@@ -227,6 +227,8 @@ def test_a_phone_has_room_for_it(browser, written):
     with Page(browser, written, **options) as opened:
         page = opened.page
         assert page.evaluate("document.documentElement.scrollWidth") <= 375
+        names = page.locator("#exposure tbody th >> visible=true").all()
+        assert all(each.bounding_box()["width"] >= 90 for each in names)  # words are not cut up
         page.touchscreen.tap(*place_of(page, 1))
         page.wait_for_function("document.getElementById('choose').value === '1'")
         assert opened.complaints == []

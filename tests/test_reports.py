@@ -23,6 +23,7 @@ from pairity.markup import escape, named, tag
 from pairity.merging import together
 from pairity.model_files import load
 from pairity.observing import Observed, position_shares
+from pairity.reports.charts import draw
 from pairity.reports.pages import shown_groups
 from pairity.reports.words import answer, meaning, weight_sentences
 from report_cases import HOSTILE, evidence, trained
@@ -120,6 +121,14 @@ def test_missing_groups_and_small_cells_are_cautioned():
 
 
 # --- words ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tolerance", [0.001, 0.9])
+def test_the_tolerance_is_in_sight(tolerance):
+    held = replace(evidence(), tolerance=tolerance)
+    sight = draw(held)["frontier"]["doc"]["roots"][0]["attributes"]["x_range"]["attributes"]
+    assert sight["start"] < tolerance < sight["end"]
+    assert "the dashed line is the tolerance" in Report(held).to_html()
 
 
 def test_the_answer_has_the_figures():
@@ -293,6 +302,7 @@ def test_audits_and_a_sweep_make_a_page():
     assert len(report.evidence.candidates) == 4
     text = report.to_html()
     assert f"{after.violation['inter']:.3f}" in text
+    assert "dashed line" not in text  # audits know of no tolerance
     assert "<iframe" in report._repr_html_()
     assert repr(report) == "Report('plain' to 'reweighted', inter, 24 queries)"
     assert Report(before, constraint="statistical").evidence.constraint == "statistical"

@@ -55,7 +55,8 @@ def _cautions(evidence: Evidence, after: Candidate) -> tuple[Caution, ...]:
 def _few(evidence: Evidence, after: Candidate) -> Iterator[str]:
     n = evidence.n_queries
     if n < FEW_QUERIES:
-        yield f"Only {n} queries were held out: too few to trust any figure on this page."
+        were = "query was" if n == 1 else "queries were"
+        yield f"Only {n} {were} held out: too few to trust any figure on this page."
     elif n < MODEST_QUERIES:
         yield (
             f"Only {n} queries were held out: intervals are wide, and on few queries a disparity "
@@ -92,8 +93,8 @@ def _small(after: Candidate) -> Iterator[str]:
         )
         more = f" and {len(small) - 3} more" if len(small) > 3 else ""
         yield (
-            f"{len(small)} of {len(cells)} cells rest on fewer than {FEW_QUERIES} queries or "
-            f"{FEW_PAIRS} pairs and are marked: {named}{more}."
+            f"Marked, for resting on fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: "
+            f"{len(small)} of {len(cells)} cells, {named}{more}."
         )
 
 

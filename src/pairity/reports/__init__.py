@@ -214,9 +214,7 @@ def _sections(evidence: Evidence) -> list[Html]:
         ],
         "tables": [follow(pages.tables_panel), pages.heat_key(evidence)],
         "frontier": [
-            tag("p", "Each mark is a ranker, with its intervals: further left is more even, higher "
-                     "is more accurate. The ring is the chosen one; the dashed line the tolerance, "
-                     "the dotted one the way from the first ranker to the reweighted one."),
+            tag("p", _how_to_read(evidence)),
             _chart("frontier", "Accuracy against disparity of every ranker; the table below has "
                                "the same figures."),
             pages.choice_table(evidence),
@@ -228,6 +226,19 @@ def _sections(evidence: Evidence) -> list[Html]:
         "again": [pages.provenance_list(evidence)],
     }  # fmt: skip
     return [pages.section(name, titles[name], *content[name]) for name, _ in _SECTIONS]
+
+
+def _how_to_read(evidence: Evidence) -> str:
+    """The frontier's marks and lines, those that it has."""
+    text = (
+        "Each mark is a ranker, with its intervals: further left is more even, higher is more "
+        "accurate. The ring is the chosen one"
+    )
+    if evidence.tolerance is not None:
+        text += "; the dashed line is the tolerance"
+    if any(each.weights is not None for each in evidence.candidates):
+        text += "; the dotted one is the way from the first ranker to the reweighted one"
+    return f"{text}."
 
 
 def _exposure(evidence: Evidence, by_group: Html) -> list[Html]:

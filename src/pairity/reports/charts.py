@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import isnan
+from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +144,11 @@ def _frontier(evidence: Evidence) -> Any:
                 line_color="#888888", line_width=1,
             )
         )  # fmt: skip
+    # From even to the widest, so that the tolerance, which lies between, is in sight.
+    width = max((row["x_high"] for row in rows if isfinite(row["x_high"])), default=0.0)
+    width = max(width, evidence.tolerance or 0.0)
+    if width > 0.0:
+        figure.x_range.start, figure.x_range.end = -0.03 * width, 1.05 * width
     return figure
 
 

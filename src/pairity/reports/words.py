@@ -164,9 +164,9 @@ def _tolerance(evidence: Evidence, figure: Figure) -> str:
     if limit is None or not isfinite(figure.low):
         return ""
     if figure.high <= limit:
-        return f"; it is within the tolerance of {limit:g}, with its whole interval"
+        return f"; the disparity is within the tolerance of {limit:g}, with its whole interval"
     if min(figure.low, figure.value) > limit:
-        return f"; it is above the tolerance of {limit:g}, with its whole interval"
+        return f"; the disparity is above the tolerance of {limit:g}, with its whole interval"
     return f"; whether it is within the tolerance of {limit:g} on new queries is not settled"
 
 
