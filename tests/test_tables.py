@@ -51,12 +51,13 @@ def test_kinds_of_columns(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"", "a column without a name"),
+        ("a.csv", b"", "has no header: line 1 is empty"),
         ("a.csv", b"x,y\n", "has no rows"),
         ("a.csv", b"x,x\n1,2\n", "two columns named 'x'"),
         ("a.csv", b"x,\n1,2\n", "a column without a name"),
         ("a.csv", b"x,y\n1,2\n3\n", "Line 3 of .* has 1 entries, the header 2"),
-        ("a.csv", b"x,y\n1,\xff\n", "not UTF-8 after line"),
+        ("a.csv", b"x,y\n1,\xff\n", "Line 2 of .* is not UTF-8"),
+        ("a.csv", b"x,y\n" + b"1,2\n" * 9_000 + b"1,\xff\n", "Line 9002 of .* is not UTF-8"),
         ("a.csv", b'x,y\n1,"2\n', "cannot be read: unexpected end of data"),
         ("a.csv", b"x\n" + b"9" * 2_000_000, "field larger than field limit"),
         ("a.csv.gz", b"\x1f\x8b\x08\x00broken", "cannot be read"),

@@ -269,8 +269,8 @@ class PairwiseConstraint(Constraint):
             )
         raise ConstraintError(
             f"No preference pair puts {first!r} above {second!r}: {total} prefers an item of the "
-            "first to one of the second. Use StatisticalParity, which needs no preferences, or "
-            "limit the constraint with only=[(..., ...)]."
+            "first to one of the second. Use StatisticalParity ('statistical'), which needs no "
+            "preferences, merge small groups, or limit the constraint with only=[(..., ...)]."
         )
 
     # --- names of groups -------------------------------------------------------------------------

@@ -104,11 +104,15 @@ def opened_text(path: Name) -> Iterator[Lines]:
         try:
             yield lines
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path} is not UTF-8 after line {lines.number}: {error.reason}. Save it as UTF-8."
-            ) from error
+            raise not_utf8(path, lines.number, error) from error
         finally:
             text.detach()
+
+
+def not_utf8(path: Name, n_lines: int, error: UnicodeDecodeError) -> InputError:
+    """The error where a block of bytes that begins after so many lines is not UTF-8."""
+    line = n_lines + 1 + error.object[: error.start].count(b"\n")
+    return InputError(f"Line {line} of {path} is not UTF-8: {error.reason}. Save it as UTF-8.")
 
 
 class Lines(Iterator[str]):

@@ -124,8 +124,7 @@ class Table:
             it = "it" if len(words) == 1 else "them"
             raise InputError(
                 f"{_listed(words)} in {self.path} hold{'s' if it == 'it' else ''} words, not "
-                f"numbers. Leave {it} out with --exclude {shlex.join(words[:5])}"
-                f"{' …' if len(words) > 5 else ''}, or turn {it} into numbers."
+                f"numbers. Turn {it} into numbers."
             )
         if not chosen:
             raise InputError(f"No column of {self.path} is left as a feature. {self._there}")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pairity.columns import Column, object_array, show
 from pairity.exceptions import InputError
-from pairity.files import LONGEST_LINE, megabytes, opened, opened_text
+from pairity.files import LONGEST_LINE, megabytes, not_utf8, opened, opened_text
 from pairity.progress import Progress, Show
 
 MOST_COLUMNS = 100_000
@@ -57,7 +57,9 @@ def require_names(header: Sequence[str], file: Path) -> None:
             f"{file} has {len(header):,} columns; there may be {MOST_COLUMNS:,}. Are rows and "
             "columns the right way round?"
         )
-    if any(not name.strip() for name in header) or not header:
+    if not header:
+        raise InputError(f"{file} has no header: line 1 is empty. Give every column a name there.")
+    if any(not name.strip() for name in header):
         raise InputError(f"{file} has a column without a name. Give every column one in line 1.")
     seen: set[str] = set()
     for name in header:
@@ -190,9 +192,7 @@ def _decoded(block: bytes, file: Path, n_lines: int) -> str:
     except UnicodeDecodeError as error:
         if block[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise _NotPlain from error
-        raise InputError(
-            f"{file} is not UTF-8 after line {n_lines}: {error.reason}. Save it as UTF-8."
-        ) from error
+        raise not_utf8(file, n_lines, error) from error
 
 
 def _add_cells(
