@@ -205,6 +205,41 @@ def test_arrays_weights_and_validation(client):
     np.testing.assert_allclose(lazy.compute(), here.predict(local["X"]), atol=1e-7)
 
 
+def test_a_share_held_out_is_that_of_one_machine(client, tmp_path):
+    shuffled = TABLE.assign(qid=[f"q{(7 * q) % 120}" for q in TABLE["qid"]])
+    ids = shuffled["qid"].unique()
+    parts = [shuffled[shuffled["qid"].isin(ids[at::5])] for at in range(5)]
+    settings = {**OPTIONS, "validation": 0.3, "random_state": 3}
+    there = FairRanker(LinearRanker(), **settings, checkpoint=tmp_path)
+    there.fit(**columns(in_partitions(parts)))
+    here = FairRanker(LinearRanker(), **settings).fit(**columns(shuffled))
+    assert [each.worst for each in there.history_] == pytest.approx(
+        [each.worst for each in here.history_], abs=1e-12
+    )
+    np.testing.assert_allclose(there.ranker_.coef_, here.ranker_.coef_, atol=1e-8)
+    other = FairRanker(LinearRanker(), **{**settings, "random_state": 4}, checkpoint=tmp_path)
+    with pytest.raises(InputError, match="random_state"):
+        other.fit(**columns(in_partitions(parts)))
+
+
+def test_queries_that_are_split_survive_the_loss_of_a_worker(client, spread):
+    from pairity.distributed.queries import DaskQueries
+
+    queries = DaskQueries.from_collections(client, raw=False, **columns(spread))
+    train, test = queries.split(0.25, 0)
+    del queries
+    assert (train.n_queries, test.n_queries) == (90, 30)
+    assert train.digest != test.digest
+    before = [InterGroup().violation(part, part.each(_first_feature)) for part in (train, test)]
+    os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
+    client.wait_for_workers(2, timeout=60)
+    for part, violation in zip((train, test), before, strict=True):
+        assert len(part.addresses()) == len(part.shares)
+        part.place()  # from the pieces, as where a round is repeated
+        now = InterGroup().violation(part, part.each(_first_feature))
+        np.testing.assert_allclose(now, violation, atol=1e-12)
+
+
 def test_rankers_fit_and_predict_by_themselves(client, spread):
     data = {name: columns(spread)[name] for name in ("X", "y", "qid")}
     there = LinearRanker().fit(**data)
@@ -455,13 +490,94 @@ def test_what_does_not_go_with_dask_is_refused(client, spread):
         FairRanker().fit(**{**columns(spread), "y": TABLE["y"].to_numpy()})
     with pytest.raises(InputError, match="different numbers of partitions"):
         FairRanker().fit(**{**columns(spread), "y": by_query(3)["y"]})
-    with pytest.raises(InputError, match="In validation: float cannot be used"):
-        FairRanker(validation=0.2).fit(**columns(spread))
+    with pytest.raises(InputError, match=r"share to hold out is 1\.5; it must lie between 0 and 1"):
+        FairRanker(validation=1.5).fit(**columns(spread))
     pytest.importorskip("xgboost")
     with pytest.raises(InputError, match="DaskXGBRanker trains on Dask collections"):
         FairRanker(engines("xgboost")[0]).fit(**columns(TABLE))
     with pytest.raises(InputError, match=r"In partition \d: y has"):
         FairRanker().fit(**columns(by_query(2, TABLE.assign(y=np.nan))))
+
+
+# --- Parquet -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Files whose row groups cut queries, the queries in no order."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    arrow = pytest.importorskip("pyarrow")
+    named = TABLE.assign(qid=[f"q{q}" for q in TABLE["qid"]], group=pd.Categorical(TABLE["group"]))
+    order = np.random.default_rng(0).permutation(named["qid"].unique())
+    table = named.set_index("qid").loc[order].reset_index()
+    (tmp_path / "log").mkdir()
+    for at, (first, last, size) in enumerate([(0, 707, 13), (707, 1810, 500), (1810, 2400, 600)]):
+        rows = arrow.Table.from_pandas(table.iloc[first:last], preserve_index=False)
+        parquet.write_table(rows, tmp_path / "log" / f"{at}.parquet", row_group_size=size)
+    return tmp_path / "log", table
+
+
+@pytest.mark.parametrize("wanted", [7, 300])
+def test_partitions_of_files_hold_whole_queries(client, log, wanted):
+    from pairity.distributed import read_parquet
+
+    folder, table = log
+    frame = read_parquet([folder / f"{at}.parquet" for at in range(3)], "qid", npartitions=wanted)
+    parts = client.gather(client.compute(frame.to_delayed()))
+    assert frame.npartitions == {7: 7, 300: 120}[wanted]
+    assert sum(part["qid"].nunique() for part in parts) == 120
+    read = pd.concat(parts, ignore_index=True)
+    for name in table:
+        assert read[name].tolist() == table[name].tolist()
+    some = read_parquet(folder, "qid", columns=["f0"], npartitions=wanted)
+    assert list(some.columns) == ["qid", "f0"]
+
+
+def test_workers_read_files_for_the_commands(client, log, tmp_path, capsys, monkeypatch):
+    from pairity.cli import main
+    from pairity.datasets.parquet import ParquetColumns
+
+    folder, table = log
+    roles = ["--label", "y", "--query", "qid", "--group", "group", "--format", "json", "--quiet"]
+    told = {}
+    for name, where in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
+        if where:  # no column comes to the client
+            monkeypatch.setattr(ParquetColumns, "__getitem__", None)
+        model = ["--output", str(tmp_path / name), "--validation", "0.25"]
+        main(["train", str(folder), *roles, *model, *where])
+        trained = json.loads(capsys.readouterr().out)
+        main(["audit", str(folder), *roles, "--score", "f0", *where])
+        audited = json.loads(capsys.readouterr().out)
+        told[name] = trained, [*trained["audits"].values(), audited]
+    (here, ours), (there, theirs) = told.values()
+    assert here["training_violation"] == pytest.approx(there["training_violation"], abs=1e-9)
+    for mine, other in zip(ours, theirs, strict=True):
+        for one, another in zip(mine["figures"], other["figures"], strict=True):
+            assert one["value"] == pytest.approx(another["value"], abs=1e-9)
+    scores = [load(tmp_path / name).predict(table[FEATURES]) for name in told]
+    np.testing.assert_allclose(*scores, atol=1e-7)
+    assert "reweighted" in (tmp_path / "there" / "report.html").read_text()
+
+
+def test_files_that_a_worker_does_not_see_or_sees_otherwise_are_told(client, log, tmp_path):
+    from pairity.distributed import read_parquet
+
+    folder, table = log
+    lost, other = (read_parquet(folder / name, "qid") for name in ("0.parquet", "1.parquet"))
+    (folder / "0.parquet").unlink()
+    with pytest.raises(
+        InputError, match=r"worker at tcp.* does not see .*0\.parquet.*all machines"
+    ):
+        FairRanker(**OPTIONS).fit(**columns(lost))
+    table.to_parquet(folder / "1.parquet")
+    with pytest.raises(InputError, match=r"1\.parquet is another file than on the client"):
+        FairRanker(**OPTIONS).fit(**columns(other))
+    with pytest.raises(InputError, match="has no column 'qidd'"):
+        read_parquet(folder, "qidd")
+    pd.concat([table, table]).to_parquet(tmp_path / "again.parquet")
+    again = read_parquet(tmp_path / "again.parquet", "qid", npartitions=2)
+    with pytest.raises(InputError, match=r"120 of 120 queries .* sort files by query before"):
+        FairRanker(**OPTIONS).fit(**columns(again))
 
 
 # --- the command line ----------------------------------------------------------------------------

@@ -8,7 +8,8 @@ resampling whole queries.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from math import isfinite
@@ -289,10 +290,8 @@ def audit(
     """
     cuts, named = _cuts(k), name_constraints(constraints)
     require_sampling(confidence, n_resamples)
-    if any(map(is_dask, (y, scores, qid, sensitive_features))):
-        columns = _as_columns(y, qid, sensitive_features, sample_weight, query_weight)
-        with using_client() as client:
-            spread: Any = DaskQueries.from_collections(client, raw=False, scores=scores, **columns)
+    if isinstance(y, DaskQueries) or any(map(is_dask, (y, scores, qid, sensitive_features))):
+        with _on_workers(y, scores, qid, sensitive_features, sample_weight, query_weight) as spread:
             require_groups(spread)
             require_preferences(spread)
             estimates, sums = audit_spread(
@@ -351,6 +350,17 @@ def _as_queries(y: Any, qid: Any, groups: Any, item_weight: Any, query_weight: A
             f"{' and '.join(twice)} came too. Leave that out, or give y as an array."
         )
     return y
+
+
+@contextmanager
+def _on_workers(y: Any, scores: Any, *columns: Any) -> Iterator[Any]:
+    """Queries on workers, with scores as their one feature."""
+    if isinstance(y, DaskQueries):
+        yield y.with_scores(scores)
+        return
+    given = _as_columns(y, *columns)
+    with using_client() as client:
+        yield DaskQueries.from_collections(client, raw=False, scores=scores, **given)
 
 
 def _as_columns(

@@ -21,7 +21,7 @@ from pairity.checkpoints import Checkpoint, describe_round, read_round
 from pairity.columns import feature_types, show
 from pairity.constraints import CATALOGUE, Constraint, PairwiseConstraint, as_constraint
 from pairity.digests import digest
-from pairity.distributed.clients import client_of, is_dask
+from pairity.distributed.clients import Placed, client_of, is_dask
 from pairity.distributed.collections import dask_types, lazy_scores, read_alike, remember_spread
 from pairity.distributed.queries import opened
 from pairity.exceptions import (
@@ -321,6 +321,8 @@ class FairRanker(RankingEstimator):
         Of a Dask collection they are a lazy Dask array, computed partition by partition.
         """
         check_is_fitted(self, "ranker_")
+        if isinstance(X, Placed):  # features without their names
+            return lazy_scores(self.ranker_, X)  # type: ignore[no-any-return]
         if is_dask(X):
             light = copy.copy(self)
             light.ranker = light.validation = light._trained_on = None  # to travel
@@ -586,11 +588,14 @@ class FairRanker(RankingEstimator):
         given = self.validation
         if given is None:
             return queries, None
+        if _is_number(given):
+            parts: tuple[Any, Any] = queries.split(float(given), self.random_state)
+            if not isinstance(queries, Queries):
+                queries.shares = []  # workers need not hold the rows twice
+            return parts
         if not isinstance(queries, Queries):
             with _about("validation"):
                 return queries, read_alike(given, queries, raw)
-        if _is_number(given):
-            return queries.split(float(given), self.random_state)
         with _about("validation"):
             return queries, _read_validation(given, queries, raw)
 

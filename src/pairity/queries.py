@@ -435,23 +435,8 @@ class Queries(Mapping[str, Any]):
 
     def split(self, fraction: float, random_state: Any = None) -> tuple[Queries, Queries]:
         """Cut at random, by query, into a larger part and a share of about `fraction`."""
-        from sklearn.utils import check_random_state
-
-        _require_share(fraction)
-        held = round(self.n_queries * fraction)
-        if held == 0 or held == self.n_queries:
-            raise InputError(
-                f"Holding out {fraction:g} of {self.n_queries} queries leaves {held} and "
-                f"{self.n_queries - held}. Give more queries, or another share."
-            )
-        try:
-            shuffled = check_random_state(random_state).permutation(self.n_queries)
-        except ValueError as error:
-            raise InputError(
-                f"random_state is {show(random_state)}. Give a whole number from 0 up, a "
-                "numpy.random.RandomState, or None."
-            ) from error
-        return self.take(shuffled[held:]), self.take(shuffled[:held])
+        held = draw_queries(self.n_queries, fraction, random_state)
+        return self.take(~held), self.take(held)
 
     def with_groups_of(self, other: Queries | tuple[str, ...]) -> Queries:
         """The same queries with group codes as `other` numbers them, matched by name."""
@@ -518,6 +503,34 @@ class Queries(Mapping[str, Any]):
             f"Queries(n_queries={self.n_queries}, n_items={self.n_items}, "
             f"n_features={n_features}, groups={self.groups}, n_missing={self.n_missing})"
         )
+
+
+def draw_queries(n_queries: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:
+    """Which of so many queries, in the order of their ids, are in a share drawn at random."""
+    from sklearn.utils import check_random_state
+
+    _require_share(fraction)
+    size = round(n_queries * fraction)
+    if size == 0 or size == n_queries:
+        raise InputError(
+            f"Holding out {fraction:g} of {n_queries} queries leaves {size} and "
+            f"{n_queries - size}. Give more queries, or another share."
+        )
+    try:
+        shuffled = check_random_state(random_state).permutation(n_queries)
+    except ValueError as error:
+        raise InputError(
+            f"random_state is {show(random_state)}. Give a whole number from 0 up, a "
+            "numpy.random.RandomState, or None."
+        ) from error
+    drawn = np.zeros(n_queries, dtype=bool)
+    drawn[shuffled[:size]] = True
+    return drawn
+
+
+def rank_queries(ids: Column) -> NDArray[np.int64]:
+    """The place of each of some ids, no two the same, in the order that `Queries` has them in."""
+    return _encode_queries(ids, len(ids))[0]
 
 
 def require_preferences(queries: Queries) -> None:

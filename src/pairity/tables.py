@@ -205,6 +205,19 @@ def read_table(
     return Table(str(file), columns)
 
 
+def is_parquet(path: str | os.PathLike[str], kind: str | None = None) -> bool:
+    """Whether `read_table` would read Parquet that is not compressed as a whole."""
+    if kind in (None, "parquet") and is_set_of_files(path):
+        return True
+    file = require_file(path)
+    return (kind or _kind(file)) == "parquet" and _begins_as_parquet(file)
+
+
+def _begins_as_parquet(file: Path) -> bool:
+    with file.open("rb") as source:
+        return source.read(4) == b"PAR1"
+
+
 def _kind(file: Path) -> str:
     endings = [ending.lower() for ending in file.suffixes]
     if endings and endings[-1] == ".gz":
@@ -293,9 +306,8 @@ def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
 
 def _is_large(file: Path) -> bool:
     """Whether a Parquet file would take more than a quarter of the memory."""
-    with file.open("rb") as source:
-        if source.read(4) != b"PAR1":  # such as one compressed by gzip
-            return False
+    if not _begins_as_parquet(file):  # such as one compressed by gzip
+        return False
     held, schema = describe_file(str(file))
     return _share_of_memory(held.n_rows * len(schema.names)) > _LARGE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pairity.cli.clusters import add_cluster, cluster, on_workers
+from pairity.cli.clusters import SENT, add_cluster, cluster, on_workers, read_by_workers
 from pairity.cli.inputs import (
     add_command,
     add_file,
@@ -15,6 +15,7 @@ from pairity.cli.inputs import (
     queries_of,
     read_given,
     require_roles,
+    workers_read,
 )
 from pairity.cli.printing import note, print_json, say
 from pairity.exceptions import InputError
@@ -73,7 +74,7 @@ def add_to(commands: Any) -> None:
         help="of queries, for intervals; 0 for none (default: 1000)",
     )  # fmt: skip
     add_seed(parser, "of the resamples")
-    add_cluster(parser, "the table is read here, and measured by workers")
+    add_cluster(parser, SENT)
     add_output(parser)
     parser.set_defaults(run=run)
 
@@ -85,10 +86,13 @@ def run(given: argparse.Namespace) -> int:
 
     constraints = given.constraint or tuple(CATALOGUE)
     name_constraints(constraints)  # a misspelt one is said before a long file is read
-    queries, scores, name = _read_run(given) if given.trec_run else _read_table(given)
+    read = _read_run if given.trec_run else _read_table
+    table, queries, scores, name = read(given)
     with cluster(given) as client:
         data = {"y": queries, "scores": scores}
-        if client is not None:
+        if table is not None:
+            data = read_by_workers(client, table, given, scores=given.score)
+        elif client is not None:
             data = on_workers(client, queries, scores=scores)
         result = audit(
             **data,
@@ -111,17 +115,21 @@ def run(given: argparse.Namespace) -> int:
     return 1 if above else 0
 
 
-def _read_table(given: argparse.Namespace) -> tuple[Any, Any, str]:
+def _read_table(given: argparse.Namespace) -> tuple[Any, Any, Any, str]:
+    """A table that workers are to read, or queries and scores; and what to call these."""
     if given.file is None:
         raise InputError("There is nothing to audit: give a FILE, or --run, --qrels, --group-file.")
     if given.qrels:
         raise InputError("--qrels goes with --run. Give both, or a FILE.")
-    table = read_given(given)
+    later = workers_read(given)
+    table = read_given(given, later=later)
     require_roles(table, given, ("label", "query", "group", "score"))
-    return queries_of(table, given), table[given.score], given.score
+    if later:
+        return table, None, None, given.score
+    return None, queries_of(table, given), table[given.score], given.score
 
 
-def _read_run(given: argparse.Namespace) -> tuple[Any, Any, str]:
+def _read_run(given: argparse.Namespace) -> tuple[Any, Any, Any, str]:
     from pairity.trec import read_trec
 
     columns = [given.file, given.label, given.query, given.score, given.quantile_groups]
@@ -140,4 +148,4 @@ def _read_run(given: argparse.Namespace) -> tuple[Any, Any, str]:
             f"{judged.n_only_run:,} topics of the run and {judged.n_only_qrels:,} of the qrels "
             "are left out, being in one of them only."
         )
-    return judged.queries, judged.scores, given.trec_run
+    return None, judged.queries, judged.scores, given.trec_run

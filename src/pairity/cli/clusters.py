@@ -5,14 +5,22 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pairity.exceptions import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pairity.tables import Table
+
+SENT = (
+    "workers read Parquet themselves (from storage that all machines see); other tables, and "
+    "those with --group-file or --quantile-groups, are read here and sent to them"
+)
 
 
 def add_cluster(parser: Any, does: str) -> None:
     """Where to find workers."""
-    group = parser.add_argument_group(f"more than one machine (Dask): {does}")
+    group = parser.add_argument_group("more than one machine (Dask)", does)
     group.add_argument(
         "--scheduler", metavar="ADDRESS", help="of a running scheduler, such as tcp://host:8786"
     )
@@ -67,5 +75,29 @@ def on_workers(client: Any, queries: Any, **columns: Any) -> dict[str, Any]:
     """Queries and columns, sent to the workers: one partition for each."""
     from pairity.distributed.collections import spread_queries
 
-    n_workers = len(client.scheduler_info(n_workers=-1)["workers"])
-    return spread_queries(queries, max(1, n_workers), **columns)
+    return spread_queries(queries, _n_workers(client), **columns)
+
+
+def read_by_workers(
+    client: Any, table: Table, given: argparse.Namespace, **columns: Any
+) -> dict[str, Any]:
+    """Columns of Parquet files as Dask collections, at least one partition for each worker.
+
+    Parameters
+    ----------
+    table : whose file it is; its columns are not read
+    columns : the names of further columns, or one name, under what they are to be called
+    """
+    from pairity.distributed.parquet import read_parquet
+
+    groups = given.group if len(given.group) > 1 else given.group[0]
+    named = {"y": given.label, "qid": given.query, "sensitive_features": groups, **columns}
+    wanted = [
+        name for each in named.values() for name in ([each] if isinstance(each, str) else each)
+    ]
+    frame = read_parquet(table.path, given.query, columns=wanted, npartitions=_n_workers(client))
+    return {role: frame[name] for role, name in named.items()}
+
+
+def _n_workers(client: Any) -> int:
+    return max(1, len(client.scheduler_info(n_workers=-1)["workers"]))

@@ -101,12 +101,25 @@ def add_seed(parser: Any, says: str) -> None:
     parser.add_argument("--seed", type=_seed, default=0, metavar="N", help=f"{says} (default: 0)")
 
 
-def read_given(given: argparse.Namespace) -> Table:
-    """The file named on the command line."""
+def has_workers(given: argparse.Namespace) -> bool:
+    """Whether a cluster was asked for."""
+    return given.scheduler is not None or given.workers is not None
+
+
+def workers_read(given: argparse.Namespace) -> bool:
+    """Whether there are workers who read the file themselves, so that no row of it comes here."""
+    from pairity.tables import is_parquet
+
+    here = given.group_file or given.quantile_groups  # which take all rows together
+    return has_workers(given) and not here and is_parquet(given.file, given.input_format)
+
+
+def read_given(given: argparse.Namespace, *, later: bool = False) -> Table:
+    """The file named on the command line; `later` leaves columns in Parquet files."""
     from pairity.tables import read_table
 
     table = read_table(
-        given.file, given.input_format, delimiter=given.delimiter, stream=given.stream,
+        given.file, given.input_format, delimiter=given.delimiter, stream=given.stream or later,
         progress=shows_progress(given),
     )  # fmt: skip
     if len(table.columns) == 1 and given.delimiter is None:
@@ -140,16 +153,19 @@ def require_roles(table: Table, given: argparse.Namespace, roles: tuple[str, ...
     said = ", ".join(f"--{role} ({_WHAT[role]})" for role in lacking)
     unknown = [role for role in lacking if table.likely(role) is None]
     fill = f" with a column's name for each COLUMN ({', '.join(unknown)})" if unknown else ""
+    run = "Run" if unknown == lacking else "If the names below are right, run"
     raise InputError(
         f"{said} {'is' if len(lacking) == 1 else 'are'} missing.\n"
         f"The columns of {table.path}: {', '.join(map(shlex.quote, list(table.columns)[:50]))}"
         f"{' …' if len(table.columns) > 50 else ''}\n"
-        f"If the names below are right, run{fill}:\n  {given.command} {' '.join(offered)}"
+        f"{run}{fill}:\n  {given.command} {' '.join(offered)}"
     )
 
 
-def queries_of(table: Table, given: argparse.Namespace, X: Any = None) -> Queries:
-    """Queries from the columns named on the command line."""
+def queries_of(
+    table: Table, given: argparse.Namespace, X: Any = None, *, gaps: bool = False
+) -> Queries:
+    """Queries from the columns named on the command line; `gaps` allows missing features."""
     from pairity.queries import Queries
 
     require_roles(table, given, ("label", "query", "group"))
@@ -161,16 +177,26 @@ def queries_of(table: Table, given: argparse.Namespace, X: Any = None) -> Querie
             table[label],
             qid=table[query],
             sensitive_features=groups if len(groups) > 1 else next(iter(groups.values())),
+            raw=gaps,
         )
     except InputError as error:
         raise InputError(
             f"{error} (Here y is --label {label}, qid is --query {query}, and sensitive_features "
-            f"is --group {', '.join(groups)}.)"
+            f"is --group {', '.join(groups)}; rows are counted from 0, the header aside.)"
         ) from error
 
 
-def features_of(table: Table, given: argparse.Namespace) -> tuple[Any, tuple[str, ...]]:
-    """The matrix of features and their names: all columns without a role, unless named."""
+def features_of(
+    table: Table, given: argparse.Namespace, *, gaps: bool = False
+) -> tuple[Any, tuple[str, ...]]:
+    """The matrix of features and their names: all columns without a role, unless named.
+
+    Missing and infinite ones are refused by their column's name, unless `gaps` are allowed.
+    """
+    from numpy import ndarray
+
+    from pairity.columns import require_finite
+
     taken = [given.label, given.query, *given.group]
     for name in given.exclude:
         table.column_for("feature", name, "--exclude")
@@ -183,7 +209,10 @@ def features_of(table: Table, given: argparse.Namespace) -> tuple[Any, tuple[str
             f"hold{'' if many else 's'} words, not numbers. Turn {'them' if many else 'it'} into "
             f"numbers, or run without:\n  {given.command} --exclude {shlex.join(words)}"
         )
-    return table.features(given.features, given.exclude, taken)
+    X, names = table.features(given.features, given.exclude, taken)
+    if isinstance(X, ndarray) and not gaps:
+        require_finite(X, names)
+    return X, names
 
 
 def groups_of(table: Table, given: argparse.Namespace) -> dict[str, Column]:

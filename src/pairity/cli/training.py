@@ -8,8 +8,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pairity.cli.clusters import add_cluster, cluster, on_workers
-from pairity.cli.engines import add_ranker, make_ranker
+from pairity.cli.clusters import SENT, add_cluster, cluster, on_workers, read_by_workers
+from pairity.cli.engines import TAKES_GAPS, add_ranker, make_ranker
 from pairity.cli.inputs import (
     add_command,
     add_file,
@@ -17,17 +17,22 @@ from pairity.cli.inputs import (
     add_roles,
     add_seed,
     features_of,
+    has_workers,
     queries_of,
     read_given,
+    require_roles,
     shows_progress,
+    workers_read,
 )
 from pairity.cli.printing import note, print_json, say
 from pairity.exceptions import MissingExtraError, TargetNotReachedWarning
 
 if TYPE_CHECKING:
     from pairity.audits import Audit
+    from pairity.evidence import Evidence
     from pairity.fair_ranker import FairRanker
     from pairity.queries import Queries
+    from pairity.tables import Table
 
 PAGE = "report.html"
 
@@ -86,7 +91,7 @@ def add_to(commands: Any) -> None:
         help="save the model alone: a report names the labels and groups of some held-out rows",
     )  # fmt: skip
     add_seed(parser, "of the split and of the ranker")
-    add_cluster(parser, "the table is read here, and training is done by workers")
+    add_cluster(parser, f"{SENT}; a report then shows audits alone")
     add_output(parser)
     parser.set_defaults(run=run)
 
@@ -100,16 +105,21 @@ def run(given: argparse.Namespace) -> int:
     from pairity.comparisons import compare
     from pairity.constraints import as_constraint
     from pairity.fair_ranker import FairRanker
+    from pairity.gathering import of_audits
     from pairity.model_folders import require_place
 
     as_constraint(given.constraint)  # what is wrong is said before a long file is read
     require_place(given.output)
     plain, ranker = (make_ranker(given.ranker, given.set, given.seed) for _ in range(2))
-    table = read_given(given)
-    queries_of(table, given)  # roles are wrong more often than features: their errors come first
-    X, names = features_of(table, given)
-    queries = queries_of(table, given, X)
-    train, test = queries.split(given.test, given.seed)
+    later = workers_read(given)
+    table = read_given(given, later=later)
+    if later:
+        require_roles(table, given, ("label", "query", "group"))
+    else:
+        queries_of(table, given)  # roles are wrong more often than features: their errors first
+    gaps = given.ranker in TAKES_GAPS
+    X, names = features_of(table, given, gaps=gaps)
+    queries: Any = None if later else queries_of(table, given, X, gaps=gaps)
     fair = FairRanker(
         ranker, given.constraint, tolerance=given.tolerance,
         validation=given.validation, random_state=given.seed, progress=shows_progress(given),
@@ -118,21 +128,29 @@ def run(given: argparse.Namespace) -> int:
         warnings.simplefilter("always", TargetNotReachedWarning)
         before = FairRanker(plain, given.constraint, max_rounds=0, schedule="retrain",
                             random_state=given.seed, progress=False)  # fmt: skip
-        if client is None:
-            before.fit(**train)
-            fair.fit(**train)
-        else:
-            train = _fit_on_workers(client, before, fair, train, given)
-    if fair.outcome_ is Outcome.INTERRUPTED:
-        raise KeyboardInterrupt  # nothing is saved that was not asked for
+        if later:
+            queries = _placed(client, table, given, names)
+        train, test = queries.split(given.test, given.seed)
+        sent = train if client is None or later else on_workers(client, train)
+        before.fit(**sent)
+        fair.fit(**sent)
+        if fair.outcome_ is Outcome.INTERRUPTED:
+            raise KeyboardInterrupt  # nothing is saved that was not asked for
+        audits = {
+            name: audit(test, model.predict(test["X"]), name=name, random_state=given.seed)
+            for name, model in (("plain", before), ("reweighted", fair))
+        }
     for each in caught:
         if not issubclass(each.category, TargetNotReachedWarning):
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
-    audits = {
-        name: audit(test, np.asarray(model.predict(test.X)), name=name, random_state=given.seed)
-        for name, model in (("plain", before), ("reweighted", fair))
-    }
-    also = {} if given.no_report else _report(given, before, fair, queries, train, test, audits)
+    also = {}
+    if not given.no_report:
+        evidence = (
+            of_audits(audits.values(), constraint=given.constraint, tolerance=given.tolerance)
+            if later
+            else _evidence(given, before, fair, queries, train, test, audits)
+        )
+        also = _files(given, evidence)
     fair.set_params(validation=given.validation)
     fair.feature_names_in_ = np.array(names, dtype=object)  # `pairity predict` looks for these
     fair.save(given.output, also=also)
@@ -160,34 +178,31 @@ def run(given: argparse.Namespace) -> int:
     return 0 if reached else 1
 
 
-def _fit_on_workers(
-    client: Any, before: FairRanker, fair: FairRanker, train: Queries, given: argparse.Namespace
-) -> Queries:
-    """Both rankers, trained by the workers; returns what the second was trained on."""
-    before.fit(**on_workers(client, train))
-    if given.validation is None:
-        fair.fit(**on_workers(client, train))
-        return train
-    kept, held = train.split(given.validation, given.seed)
-    fair.set_params(validation=on_workers(client, held)).fit(**on_workers(client, kept))
-    fair.set_params(validation=held)
-    return kept
+def _placed(client: Any, table: Table, given: argparse.Namespace, names: tuple[str, ...]) -> Any:
+    """Queries that the workers have read."""
+    from pairity.distributed.clients import using_client
+    from pairity.distributed.queries import DaskQueries
+
+    with using_client(client):
+        columns = read_by_workers(client, table, given, X=list(names))
+        return DaskQueries.from_collections(client, raw=False, **columns)
 
 
-def _report(
+def _evidence(
     given: argparse.Namespace, before: FairRanker, fair: FairRanker, queries: Queries,
     train: Queries, test: Queries, audits: dict[str, Audit],
-) -> dict[str, bytes]:  # fmt: skip
-    """The evidence and the page that go with the model."""
+) -> Evidence:  # fmt: skip
+    """What is measured for the page that goes with the model."""
     import numpy as np
 
-    from pairity.evidence import FILE
     from pairity.gathering import gather_training
-    from pairity.reports import Report
 
+    if has_workers(given) and given.validation is not None:  # who held out the same queries
+        train, validation = train.split(given.validation, given.seed)
+        fair.set_params(validation=validation)
     held = set(test.query_ids.tolist())
     rows = np.flatnonzero(np.array([q in held for q in queries.query_ids.tolist()])[queries.query])
-    evidence = gather_training(
+    return gather_training(
         before,
         fair,
         train,
@@ -199,6 +214,13 @@ def _report(
         provenance={"command": given.command, "file": given.file, "seed": given.seed},
         random_state=given.seed,
     )
+
+
+def _files(given: argparse.Namespace, evidence: Evidence) -> dict[str, bytes]:
+    """The evidence and the page."""
+    from pairity.evidence import FILE
+    from pairity.reports import Report
+
     files = {FILE: evidence.to_json().encode()}
     try:
         files[PAGE] = Report(evidence).to_html().encode()

@@ -125,43 +125,43 @@ class ParquetColumns(Mapping[str, Column]):
     """
 
     def __init__(self, paths: Paths) -> None:
-        self._files, schemas = zip(*map(describe_file, list_files(paths)), strict=True)
-        self._schema = schemas[0]
-        _require_unique(self._schema.names, self._files[0].path)
-        for file, schema in zip(self._files, schemas, strict=True):
-            _require_columns(file.path, schema, list(self), self._files[0].path)
-            _require_alike(file.path, schema, self._schema, list(self))
+        self.files, schemas = zip(*map(describe_file, list_files(paths)), strict=True)
+        self.schema = schemas[0]
+        _require_unique(self.schema.names, self.files[0].path)
+        for file, schema in zip(self.files, schemas, strict=True):
+            _require_columns(file.path, schema, list(self), self.files[0].path)
+            _require_alike(file.path, schema, self.schema, list(self))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._schema.names)
+        return iter(self.schema.names)
 
     def __len__(self) -> int:
-        return len(self._schema.names)
+        return len(self.schema.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._schema.names
+        return name in self.schema.names
 
     def __getitem__(self, name: str) -> Column:
         """Numbers, whole where all are; all else as objects, None where missing."""
         if name not in self:
             raise KeyError(name)
         if self.holds_words(name):
-            return _values(self._files, name)
-        chunks = [to_numbers(chunk) for chunk in _chunks(self._files, name)]
+            return _values(self.files, name)
+        chunks = [to_numbers(chunk) for chunk in _chunks(self.files, name)]
         return np.concatenate([np.zeros(0, dtype=np.int8), *chunks])
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return sum(file.n_rows for file in self._files)
+        return sum(file.n_rows for file in self.files)
 
     def holds_words(self, name: str) -> bool:
         """Whether a column holds anything but numbers."""
-        return not is_numeric(self._schema.field(name).type)
+        return not is_numeric(self.schema.field(name).type)
 
     def features(self, names: Sequence[str]) -> ParquetFeatures:
         """Some columns as a matrix that stays in the files."""
-        return ParquetFeatures(self._files, tuple(names), np.dtype(np.float64))
+        return ParquetFeatures(self.files, tuple(names), np.dtype(np.float64))
 
 
 def _with_ids(queries: Queries, ids: list[Any]) -> Queries:

@@ -5,13 +5,25 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from pairity.exceptions import InputError, MissingExtraError, TrainingError
 
 
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A column of queries that are on workers already, where a Dask collection might stand."""
+
+    queries: Any  # DaskQueries
+    name: str
+    dtype: ClassVar[str] = "float64"  # of features
+
+
 def is_dask(value: Any) -> bool:
     """Whether it is a Dask collection; asks nothing of Dask where that is not loaded."""
+    if isinstance(value, Placed):
+        return True
     return type(value).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(
         value, "__dask_graph__"
     )
@@ -21,6 +33,16 @@ def client_of(model: Any) -> Any:
     """The client that one of Dask's models was given, or None."""
     own = getattr(model, "__dict__", {})
     return own.get("_client") or own.get("client")
+
+
+def worker_address() -> str:
+    """The worker on which this runs, for errors."""
+    from distributed import get_worker
+
+    try:
+        return f"at {get_worker().address}"
+    except ValueError:
+        return "of this process"
 
 
 @contextmanager

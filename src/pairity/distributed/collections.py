@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.distributed.clients import is_dask
+from pairity.distributed.clients import Placed, is_dask
 from pairity.distributed.queries import DaskQueries
 from pairity.exceptions import InputError
 from pairity.parquet_features import ParquetFeatures
@@ -98,9 +99,14 @@ def spread_queries(queries: Queries, n_partitions: int, **columns: Any) -> dict[
 
 
 def lazy_scores(model: Any, X: Any) -> Any:
-    """The scores of a Dask collection, as a Dask array that is not computed yet."""
+    """The scores of a Dask collection, as a Dask array that is not computed yet.
+
+    Of queries on workers, they are kept there, for `DaskQueries.with_scores`.
+    """
     import dask
 
+    if isinstance(X, Placed):
+        return X.queries.each(partial(_scores_of_queries, model))
     carried = dask.delayed(model, pure=False)
     if hasattr(X, "map_partitions"):
         return X.map_partitions(_scores_of_frame, carried, meta=("score", "f8")).values
@@ -112,6 +118,10 @@ def _scores_of_frame(X: Any, model: Any) -> Any:
     import pandas as pd
 
     return pd.Series(_scores_of_block(X, model), index=X.index, name="score")
+
+
+def _scores_of_queries(model: Any, queries: Queries) -> NDArray[np.float64]:
+    return _scores_of_block(queries.X, model)
 
 
 def _scores_of_block(X: Any, model: Any) -> NDArray[np.float64]:

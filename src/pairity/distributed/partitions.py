@@ -20,7 +20,7 @@ from pairity.digests import digest
 from pairity.exceptions import InputError
 from pairity.groups import encode_groups
 from pairity.pairs import n_pairs
-from pairity.queries import Queries
+from pairity.queries import Queries, rank_queries
 
 _MOST_DISTINCT = 10_000  # rows of sensitive features of one partition; groups are far fewer
 _MOST_COUNTED = 100_000  # cut queries whose lost pairs are counted
@@ -108,13 +108,17 @@ def read_piece(number: int, raw: bool, columns: dict[str, Any]) -> Piece:
         scores = columns.pop("scores", None)
         queries = Queries.from_arrays(**{"X": None, **columns}, raw=raw)
         if scores is not None:
-            numbers = as_numbers(scores, "scores", queries.n_items)
-            queries = replace(queries, X=numbers[:, None])
+            queries = scored(queries, scores)
         given = columns.get("sensitive_features")
         distinct = [] if given is None else _distinct(given)
         return Piece(queries, distinct)
     except InputError as error:
         raise type(error)(f"In partition {number}: {error}") from error
+
+
+def scored(queries: Queries, scores: Any) -> Queries:
+    """The same queries with scores as their one feature."""
+    return replace(queries, X=as_numbers(scores, "scores", queries.n_items)[:, None])
 
 
 def _distinct(sensitive_features: Any) -> list[tuple[str, list[Any], list[Any] | None]]:
@@ -285,6 +289,7 @@ def refuse_cut(
         f"on partitions {', '.join(map(str, where[:4]))}. The labels imply "
         f"{n_found - kept + whole:,} preference pairs, the partitions hold {n_found:,}: "
         f"{whole - kept:,} would be lost without a word. Bring the rows of each query together: "
+        "sort files by query before they are written, or "
         "ddf = pairity.distributed.repartition_by_query(ddf, qid)."
     )
 
@@ -302,6 +307,27 @@ def piece_digest(piece: Piece) -> str:
 def common_digest(parts: Sequence[str]) -> str:
     """The digest of all partitions in order, whichever workers have them."""
     return hashlib.sha256("".join(parts).encode()).hexdigest()
+
+
+# --- split ---------------------------------------------------------------------------------------
+
+
+def ids_of(queries: Queries) -> Any:
+    """The ids of queries; whole numbers as such, which take a tenth of the room of objects."""
+    ids = np.asarray(queries.query_ids.tolist())
+    return ids if ids.dtype.kind == "i" and ids.ndim == 1 else queries.query_ids
+
+
+def find_drawn(drawn: NDArray[np.uint8], ids: Sequence[Any]) -> list[NDArray[np.bool_]]:
+    """Of some parts of the data, the queries that were drawn, given as bits in the order of ids."""
+    ranks = rank_queries(np.concatenate(ids))
+    chosen = np.unpackbits(drawn, count=len(ranks)).astype(bool)[ranks]
+    return np.split(chosen, np.cumsum([len(each) for each in ids])[:-1])
+
+
+def part_of(groups: tuple[str, ...], chosen: NDArray[np.bool_], pieces: Sequence[Piece]) -> Piece:
+    """Some queries of some partitions."""
+    return Piece(join(groups, pieces).take(chosen), [])
 
 
 # --- joined --------------------------------------------------------------------------------------

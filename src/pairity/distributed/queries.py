@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairity.distributed.clients import is_dask, using_client, while_connected
+from pairity.distributed.clients import Placed, is_dask, using_client, while_connected
 from pairity.distributed.partitions import (
     Facts,
     Piece,
@@ -27,16 +27,20 @@ from pairity.distributed.partitions import (
     cut_labels,
     describe,
     find_cut,
+    find_drawn,
     id_hashes,
+    ids_of,
     join,
     may_be_cut,
+    part_of,
     piece_digest,
     read_piece,
     refuse_cut,
     require_alike,
+    scored,
 )
 from pairity.exceptions import InputError
-from pairity.queries import Queries
+from pairity.queries import Queries, draw_queries
 from pairity.threads import at_most
 
 _LARGE = 100_000  # bytes of a function and what it carries, from which on it is sent once
@@ -46,6 +50,8 @@ _SPARE = 1.1  # how much fuller than the mean a worker may be before partitions 
 @dataclass(eq=False)
 class DaskQueries:
     """Queries spread over workers; made by `DaskQueries.from_collections`.
+
+    ``model.fit(**queries)`` works as with `Queries`; nothing is read or checked again.
 
     Attributes
     ----------
@@ -180,17 +186,62 @@ class DaskQueries:
         if every == 1:
             return self
         first = np.cumsum([0, *(each.n_queries for each in self.facts)])
-        shares, facts = [], []
-        for share, span in zip(self.shares, self.spans, strict=True):
-            numbers = [np.arange(first[at], first[at + 1]) for at in span]
-            chosen = np.concatenate(numbers) % every == 0
-            if chosen.any():
-                shares.append(self.client.submit(partial(_take, chosen), share, pure=False))
+        numbers = [
+            np.concatenate([np.arange(first[at], first[at + 1]) for at in span])
+            for span in self.spans
+        ]
+        return self._take([each % every == 0 for each in numbers], f"every {every}")
+
+    def split(self, fraction: float, random_state: Any = None) -> tuple[DaskQueries, DaskQueries]:
+        """As `Queries.split`, and the same queries: which, depends on the order of ids alone.
+
+        The ids meet on one worker; to the client comes a bit for each query.
+        """
+        held = np.packbits(draw_queries(self.n_queries, fraction, random_state))
+        with while_connected(self.client):
+            ids = self._submit(ids_of, ())
+            drawn = self.client.submit(find_drawn, held, ids, pure=False).result()
+        rest, name = [~each for each in drawn], held.tobytes().hex()
+        return self._take(rest, f"without {name}"), self._take(drawn, f"only {name}")
+
+    def _take(self, chosen: Sequence[NDArray[np.bool_]], name: str) -> DaskQueries:
+        """Some queries of each share, each on its worker; what is left of a share is a piece."""
+        import dask
+
+        shares, pieces = [], []
+        for at, (mask, span, address) in enumerate(
+            zip(chosen, self.spans, self.addresses(), strict=True)
+        ):
+            if mask.any():
+                shares.append(
+                    self.client.submit(
+                        Queries.take, self.shares[at], mask, workers=[address],
+                        allow_other_workers=True, pure=False,
+                    )
+                )  # fmt: skip
+                held = [self.pieces[k] for k in span]
+                pieces.append(dask.delayed(part_of)(self.groups, mask, held))
         with while_connected(self.client):
             facts = self.client.gather(self.client.map(_describe_queries, shares, pure=False))
-        thin = replace(self, facts=facts, pieces=[], shares=shares, kept={})
-        thin.spans = [[at] for at in range(len(shares))]
-        return thin
+        return replace(
+            self, facts=facts, pieces=pieces, digest=common_digest([self.digest, name]),
+            shares=shares, spans=[[at] for at in range(len(shares))], kept={},
+        )  # fmt: skip
+
+    def with_scores(self, scores: list[Any]) -> DaskQueries:
+        """The same queries with scores, as `each` keeps them, as their one feature."""
+        with while_connected(self.client):
+            shares = self._submit(scored, (scores,))
+        return replace(self, shares=shares, pieces=[], kept={})
+
+    # --- the mapping that fit(**queries) unpacks -------------------------------------------------
+
+    def keys(self) -> tuple[str, ...]:
+        """What `fit` is given; weights come along."""
+        return ("X", "y", "qid", "sensitive_features")
+
+    def __getitem__(self, name: str) -> Placed:
+        return Placed(self, name)
 
     # --- where they live -------------------------------------------------------------------------
 
@@ -261,6 +312,9 @@ def opened(
     columns : dict, as `Queries.from_arrays` takes them
     client, announce : as in `using_client`
     """
+    if isinstance(columns["X"], Placed):
+        yield replace(columns["X"].queries)  # a copy, which may let go of what the caller keeps
+        return
     if not any(map(is_dask, columns.values())):
         yield Queries.from_arrays(**columns, raw=raw)
         return
@@ -303,10 +357,6 @@ def _itself(value: Any) -> Any:
 
 def _distinct_of(piece: Any) -> Any:
     return piece.distinct
-
-
-def _take(chosen: NDArray[np.bool_], queries: Queries) -> Queries:
-    return queries.take(chosen)
 
 
 def _describe_queries(queries: Queries) -> Facts:
