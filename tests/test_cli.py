@@ -94,6 +94,46 @@ def test_engines_and_their_settings(jobs, tmp_path):
     assert pairity.load(tmp_path / "m").ranker_.booster_.num_trees() == 7
 
 
+@pytest.mark.filterwarnings("default:num_leafs")
+def test_gaps_are_for_engines_that_take_them(jobs, tmp_path, capsys):
+    gappy = tmp_path / "gappy.csv"
+    header, *rows = csv.reader(jobs.read_text().splitlines())
+    at = header.index("x3")
+    for row in rows[4::10]:
+        row[at] = ""
+    with gappy.open("w", newline="") as file:
+        csv.writer(file).writerows([header, *rows])
+    asked = [*ROLES, "--exclude", "name", "--tolerance", "0.3", "--output", str(tmp_path / "m")]
+    assert main(["train", str(gappy), *asked]) == 2
+    assert "first in row 4, column 'x3'" in capsys.readouterr().err
+    pytest.importorskip("lightgbm", reason="lightgbm is not installed")
+    asked += ["--ranker", "lightgbm", "--set", "n_estimators=7", "--set", "num_leafs=3"]
+    assert main(["train", str(gappy), *asked]) == 0
+    told = capsys.readouterr().err
+    assert told.count("num_leafs is no setting of LGBMRanker") == 1
+    assert "Did you mean num_leaves?" in told
+    assert "n_estimators" not in told
+    assert main(["predict", str(tmp_path / "m"), str(gappy)]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(rows) + 1
+    pairs = [str(tmp_path / "train.pairs"), "--table", str(gappy), *ROLES]
+    assert main(["weights", str(tmp_path / "m"), "--pairs", *pairs, "--quiet"]) == 0
+
+
+def test_a_model_wants_numbers_of_new_rows_too(trained, jobs, tmp_path, capsys):
+    words = tmp_path / "words.csv"
+    words.write_text(jobs.read_text().replace("x0", "x9", 1).replace("name", "x0", 1))
+    assert main(["predict", str(trained), str(words)]) == 2
+    told = capsys.readouterr().err
+    assert "'x0'" in told
+    assert "holds words" in told
+    assert "--exclude" not in told  # which `predict` does not have
+
+
+def test_without_a_command_there_is_help(capsys):
+    assert main([]) == 2
+    assert "pairity demo" in capsys.readouterr().err
+
+
 def test_predictions_are_in_the_order_of_the_rows(trained, jobs, made, tmp_path, capsys):
     scores = pairity.load(trained).ranker_.predict(made.X)
     assert main(["predict", str(trained), str(jobs)]) == 0

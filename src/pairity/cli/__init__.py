@@ -95,6 +95,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 def _run(words: list[str]) -> int:
     parser = make_parser()
+    if not words:
+        parser.print_help(sys.stderr)
+        return 2
     given, unknown = parser.parse_known_args(
         words, argparse.Namespace(command=shlex.join(["pairity", *words]), quiet=False)
     )

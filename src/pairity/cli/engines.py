@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import warnings
+from difflib import get_close_matches
+from inspect import signature
 from typing import Any
 
-from pairity.exceptions import InputError, MissingExtraError
+from pairity.exceptions import InputError, MissingExtraError, PairityWarning
 
 ENGINES = {
     "linear": ("pairity", "LinearRanker"),
@@ -13,6 +16,7 @@ ENGINES = {
     "xgboost": ("xgboost", "XGBRanker"),
     "catboost": ("catboost", "CatBoostRanker"),
 }
+TAKES_GAPS = ("lightgbm", "xgboost", "catboost")  # missing features, each in its own way
 _SEEDED = {"lightgbm": "random_state", "xgboost": "random_state", "catboost": "random_seed"}
 _SILENT: dict[str, dict[str, Any]] = {
     "lightgbm": {"verbose": -1},
@@ -44,9 +48,25 @@ def make_ranker(name: str, settings: list[str], seed: int) -> Any:
     if name in _SEEDED:
         chosen = {_SEEDED[name]: seed, **chosen}
     try:
-        return make(**chosen)
+        ranker = make(**chosen)
     except TypeError as error:
         raise InputError(f"{kind} does not take these settings: {error}.") from error
+    _warn_of_misspelt(make, _read(settings))
+    return ranker
+
+
+def _warn_of_misspelt(make: Any, settings: dict[str, Any]) -> None:
+    """Say which settings look misspelt: some engines take any name, and look at few."""
+    known = {**signature(make).parameters, **make().get_params()}
+    for name in settings:
+        close = get_close_matches(name, known, 1, 0.75)
+        if name not in known and close:
+            warnings.warn(
+                f"{name} is no setting of {make.__name__}, though its engine may have one of that "
+                f"name. Did you mean {close[0]}?",
+                PairityWarning,
+                stacklevel=3,
+            )
 
 
 def _read(settings: list[str]) -> dict[str, Any]:

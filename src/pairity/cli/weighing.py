@@ -98,7 +98,7 @@ def _trained_on(model: Any, given: argparse.Namespace) -> tuple[Queries, NDArray
         raise InputError("--pairs needs the training table again: --table FILE, and its roles.")
     table = read_given(given)
     rows = np.arange(table.n_rows)
-    queries = queries_of(table, given, _features(model, table))
+    queries = queries_of(table, given, _features(model, table), gaps=True)
     if digest(queries) == model.training_digest_:
         return queries, rows
     train, _ = queries.split(given.test, given.seed)

@@ -87,7 +87,7 @@ def method_styles(evidence: Evidence) -> dict[str, tuple[str, str, str]]:
 
 def _frontier(evidence: Evidence) -> Any:
     styles = method_styles(evidence)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for at, each in enumerate(evidence.candidates):
         gap, auc = each.figure("violation", evidence.constraint), each.figure("auc")
         colour, marker, _ = styles[each.method]
@@ -145,8 +145,8 @@ def _frontier(evidence: Evidence) -> Any:
             )
         )  # fmt: skip
     # From even to the widest, so that the tolerance, which lies between, is in sight.
-    width = max((row["x_high"] for row in rows if isfinite(row["x_high"])), default=0.0)
-    width = max(width, evidence.tolerance or 0.0)
+    ends = [evidence.tolerance or 0.0, *(row["x_high"] for row in rows)]
+    width = max(filter(isfinite, ends))
     if width > 0.0:
         figure.x_range.start, figure.x_range.end = -0.03 * width, 1.05 * width
     return figure
