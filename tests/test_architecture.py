@@ -17,7 +17,7 @@ LAYERS = [
     {"columns", "text", "peers", "files"},
     {"groups", "progress", "markup", "manifests"},
     {"queries", "model_folders", "pair_weights", "chebyshev.tables", "kernels"},
-    {"digests", "chebyshev.boxes", "chebyshev.visits", "counting", "loss_kernels"},
+    {"digests", "held_out", "chebyshev.boxes", "chebyshev.visits", "counting", "loss_kernels"},
     {"chebyshev.sweeps", "hinge_kernels"},
     {"chebyshev.lists"},
     {"chebyshev"},
@@ -40,7 +40,8 @@ LAYERS = [
     {"datasets.trec_w3c", "datasets.engineering_students", "datasets.mslr", "distributed.parquet"},
     {"distributed"},
     {"paths", "checkpoints", "datasets"},
-    {"rankers", "fair_ranker", "audits"},
+    {"rankers", "fair_manifests", "audits"},
+    {"fair_ranker"},
     {"methods", "model_files", "baselines.permutations", "baselines._linear", "evidence"},
     {"comparisons", "cautions", "observing"},
     {"demo", "runs", "baselines.item_weighting", "baselines.exposure"}

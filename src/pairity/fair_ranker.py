@@ -5,9 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -17,9 +15,9 @@ from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from pairity.algorithm import Outcome, Round, Solution, reweight
-from pairity.checkpoints import Checkpoint, describe_round, read_round
-from pairity.columns import feature_types, show
-from pairity.constraints import CATALOGUE, Constraint, PairwiseConstraint, as_constraint
+from pairity.checkpoints import Checkpoint
+from pairity.columns import feature_types
+from pairity.constraints import Constraint, as_constraint
 from pairity.digests import digest
 from pairity.distributed.clients import Placed, client_of, is_dask
 from pairity.distributed.collections import dask_types, lazy_scores, read_alike, remember_spread
@@ -31,13 +29,16 @@ from pairity.exceptions import (
     TargetNotReachedWarning,
 )
 from pairity.exports import export_pairs
+from pairity.fair_manifests import describe_model, encode_settings, read_model
+from pairity.held_out import (
+    about,
+    hold_out_again,
+    read_held_out,
+    read_without_features,
+    without_features,
+)
 from pairity.manifests import (
     Entry,
-    NotStored,
-    build,
-    encode,
-    encode_array,
-    encode_number,
     require_stored,
 )
 from pairity.markup import Html, join, tag
@@ -50,22 +51,17 @@ from pairity.rankers._estimators import (
     PairRanker,
     RankingEstimator,
     Stored,
-    describe_features,
     predict_in_blocks,
     read_features,
     remember_features,
     require_spreads,
     require_streams,
-    restore_features,
 )
 from pairity.rankers.adapters import as_ranker, ranker_class
 from pairity.schedules import as_schedule
-from pairity.solvers import DampedStep, PlainStep, as_solver
+from pairity.solvers import as_solver
 
-_NOT_SAVED = ("ranker", "checkpoint")  # among the settings; rankers are saved by themselves
 _BY_HEART = 0.995  # of the training pairs in the right order
-_NEEDED = ("X", "y", "qid", "sensitive_features")
-_KNOWN = {kind.__name__: kind for kind in (*CATALOGUE.values(), PlainStep, DampedStep)}
 
 
 class FairRanker(RankingEstimator):
@@ -258,7 +254,7 @@ class FairRanker(RankingEstimator):
         require_preferences(train)
         constraint.check(train)
         if measured_on is not None:
-            with _about("the validation queries"):
+            with about("the validation queries"):
                 require_preferences(measured_on)
                 constraint.check(measured_on)
         content = digest(queries) if local else queries.digest
@@ -282,7 +278,7 @@ class FairRanker(RankingEstimator):
                 fit_params=fit_params,
                 checkpoint=kept,
             )
-        self._trained_on: Any = _without_features(train, queries) if local else None
+        self._trained_on: Any = without_features(train, queries) if local else None
         self._training = {"items": queries.n_items, "queries": queries.n_queries}
         self._feature_types = feature_types(X, queries.X) if local else dask_types(X)
         self.training_digest_ = content
@@ -301,8 +297,7 @@ class FairRanker(RankingEstimator):
         self, ranker: Any, schedule: str, content: str, measured_on: Any
     ) -> dict[str, Any]:
         """As JSON, for a checkpoint."""
-        same = {"ranker", "checkpoint", "max_rounds", "progress", "validation"}
-        names = [name for name in self._get_param_names() if name not in same]
+        same = ("ranker", "checkpoint", "max_rounds", "progress", "validation")
         measured = None
         if measured_on is not None:
             local = isinstance(measured_on, Queries)
@@ -310,7 +305,7 @@ class FairRanker(RankingEstimator):
         return {
             "data": content,
             "ranker": [type(ranker).__name__, ranker._encode_settings()],
-            **{name: encode(getattr(self, name), _KNOWN) for name in names},
+            **encode_settings(self, same),
             "schedule": schedule,
             "validation": measured,
         }
@@ -413,8 +408,8 @@ class FairRanker(RankingEstimator):
         require_preferences(train)
         report = measured_on
         if test is not None:
-            with _about("test"):
-                report = _read_validation(test, queries, raw)
+            with about("test"):
+                report = read_held_out(test, queries, raw)
                 require_preferences(report)
                 constraint.check(report)
         options: dict[str, Any] = {
@@ -476,7 +471,7 @@ class FairRanker(RankingEstimator):
                 )
             queries, rows = self._trained_on
         else:
-            queries, rows = _read_data(data), None
+            queries, rows = read_without_features(data), None
         export_pairs(queries, self.pair_weights_, path, format=format, rows=rows, block=block)
 
     # --- in notebooks ----------------------------------------------------------------------------
@@ -507,23 +502,8 @@ class FairRanker(RankingEstimator):
                 "ranker_ by yourself, and the weights with pair_weights_.to_json()."
             )
         inner = self.ranker_.to_files()
-        names = [name for name in self._get_param_names() if name not in _NOT_SAVED]
-        settings = {name: encode(getattr(self, name), _KNOWN) for name in names}
-        content = {
-            "class": "FairRanker",
-            "settings": settings,
-            "ranker_given": _how_given(self.ranker, self.ranker_),
-            "features": {**describe_features(self), "types": self._feature_types},
-            "groups": list(self.groups_),
-            "constraint": _describe_constraint(self.constraint),
-            "lambda": encode_array(self.lambda_),
-            "pair_weights": encode_array(self.pair_weights_.table),
-            "violation": encode_number(self.violation_),
-            "outcome": self.outcome_.name,
-            "history": [describe_round(each) for each in self.history_],
-            "training": {**self._training, "digest": self.training_digest_},
-        }
-        return Stored({"model": content, **inner.content}, inner.files, inner.libraries)
+        content = {"model": describe_model(self), **inner.content}
+        return Stored(content, inner.files, inner.libraries)
 
     @classmethod
     def from_files(cls, manifest: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
@@ -532,39 +512,10 @@ class FairRanker(RankingEstimator):
         kind = ranker_class(inner)
         fitted = kind.from_files(inner, files, module)
         ranker = kind.from_settings(inner.entry("settings"), files, module)
-        given = entry.text("ranker_given")
         choices = {"default": None, "adapter": ranker}
         if kind.wraps:
             choices["wrapped"] = getattr(ranker, kind.wraps)
-        if given not in choices:
-            raise entry.refuse("ranker_given", show(given))
-        names = tuple(name for name in cls._get_param_names() if name not in _NOT_SAVED)
-        settings = entry.entry("settings").settings(names, _KNOWN)
-        model: Self = build(cls, {"ranker": choices[given], **settings}, "settings")
-        features = entry.entry("features")
-        restore_features(model, features)
-        if model.n_features_in_ != fitted.n_features_in_:
-            raise features.refuse("number", f"other than the ranker's {fitted.n_features_in_}")
-        types = features.get("types")
-        model._feature_types = types if isinstance(types, str) else [*features.texts("types")]
-        model.groups_ = entry.texts("groups")
-        k = len(model.groups_)
-        try:
-            table = PairWeights(entry.array("pair_weights", ((k, k),)), model.groups_)
-        except ModelFileError:
-            raise
-        except InputError as error:
-            raise entry.refuse("pair_weights", f"not usable: {error}") from error
-        training = entry.entry("training")
-        model.ranker_ = fitted
-        model.pair_weights_ = table
-        model.lambda_ = entry.array("lambda", ((k, k), (k,)))
-        model.violation_ = entry.number("violation")
-        model.outcome_ = _read_outcome(entry)
-        model.history_ = tuple(read_round(each, k) for each in entry.entries("history"))
-        model.training_digest_ = training.text("digest")
-        model._training = {name: training.whole(name) for name in ("items", "queries")}
-        model._trained_on = None
+        model: Self = read_model(cls, entry, choices, fitted)
         return model
 
     def _check_parameters(self) -> None:
@@ -594,10 +545,10 @@ class FairRanker(RankingEstimator):
                 queries.shares = []  # workers need not hold the rows twice
             return parts
         if not isinstance(queries, Queries):
-            with _about("validation"):
+            with about("validation"):
                 return queries, read_alike(given, queries, raw)
-        with _about("validation"):
-            return queries, _read_validation(given, queries, raw)
+        with about("validation"):
+            return queries, read_held_out(given, queries, raw)
 
     def _split_again(self, queries: Queries, raw: bool) -> tuple[Queries, Queries | None]:
         """As `_split`, with the queries held out that `fit` held out."""
@@ -608,15 +559,7 @@ class FairRanker(RankingEstimator):
                 "This model was loaded from files, which do not say which queries it held out. "
                 "Fit it again, or give validation the queries themselves."
             )
-        kept = set(self._trained_on[0].query_ids.tolist())
-        trained_on = np.array([name in kept for name in queries.query_ids.tolist()])
-        if trained_on.all() or not trained_on.any():
-            raise InputError(
-                f"The model was trained on {int(trained_on.sum())} of these {queries.n_queries} "
-                f"queries, and held out a share of {self.validation}. Give path the data that fit "
-                "was given."
-            )
-        return queries.take(trained_on), queries.take(~trained_on)
+        return hold_out_again(queries, self._trained_on[0], self.validation)
 
     def _warn(self, solution: Solution, constraint: Constraint, measured: Queries) -> None:
         if solution.outcome in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
@@ -651,61 +594,9 @@ def _require_place(given: Any, ranker: Any, constraint: Constraint, spread: bool
         )
 
 
-def _how_given(given: Any, ranker: Any) -> str:
-    """Whether a ranker was left out, made by the caller, or made around an engine's model."""
-    if given is None:
-        return "default"
-    return "adapter" if isinstance(given, type(ranker)) else "wrapped"
-
-
-def _describe_constraint(given: Any) -> dict[str, Any]:
-    """A constraint in words, for whoever reads the manifest."""
-    if isinstance(given, NotStored):
-        return {"name": given.what}
-    constraint = as_constraint(given)
-    if not isinstance(constraint, PairwiseConstraint):
-        return {"name": constraint.name or repr(constraint)[:200]}
-    said = {name: getattr(constraint, name) for name in ("name", "average", "only", "target")}
-    return {
-        **{name: encode(value, {}) for name, value in said.items()},
-        "soft": bool(constraint.soft),
-        "pairs": constraint.pairs,
-        "compares": constraint.cells,
-    }
-
-
-def _read_outcome(entry: Entry) -> Outcome:
-    name = entry.text("outcome")
-    if name not in Outcome.__members__:
-        raise entry.refuse("outcome", show(name))
-    return Outcome[name]
-
-
-def _without_features(train: Queries, queries: Queries) -> tuple[Queries, NDArray[np.int64] | None]:
-    """The training queries, light enough to keep, and the rows they had where some were held."""
-    rows = None
-    if train is not queries:
-        kept = set(train.query_ids.tolist())
-        ids = queries.query_ids.tolist()
-        rows = np.flatnonzero(np.fromiter((q in kept for q in ids), bool, len(ids))[queries.query])
-    return replace(train, X=None), rows
-
-
 def _kind(test: Any, validation: Any) -> str:
     """What to call the queries that are reported on."""
     return "test" if test is not None else "training" if validation is None else "validation"
-
-
-def _read_data(data: Any) -> Queries:
-    """Queries whose features do not matter, from a mapping of what `fit` takes."""
-    if isinstance(data, Queries):
-        return data
-    if not isinstance(data, Mapping) or not set(_NEEDED[1:]) <= set(data):
-        raise InputError(
-            f"data is {type(data).__name__}. Give Queries, or a mapping with y, qid and "
-            "sensitive_features."
-        )
-    return Queries.from_arrays(**{**data, "X": None})
 
 
 def _warn_memorised(best: Round) -> None:
@@ -717,55 +608,6 @@ def _warn_memorised(best: Round) -> None:
         MemorisedWarning,
         stacklevel=4,
     )
-
-
-def _read_validation(given: Any, queries: Queries, raw: bool) -> Queries:
-    """Validation data that was handed in, with the training queries' numbering of groups."""
-    if not isinstance(given, Mapping):
-        raise InputError(
-            f"{type(given).__name__} is no validation data. Give a share of the queries such as "
-            "0.2, Queries, or a mapping with X, y, qid and sensitive_features."
-        )
-    held = given
-    if not isinstance(held, Queries):
-        absent = [key for key in _NEEDED if key not in held]
-        unknown = [key for key in held if key not in (*_NEEDED, "sample_weight", "query_weight")]
-        if absent or unknown:
-            wrong = f"{absent[0]!r} is missing" if absent else f"{unknown[0]!r} is not known"
-            raise InputError(
-                f"{wrong}. Give X, y, qid and sensitive_features, and sample_weight or "
-                "query_weight where there are weights."
-            )
-        held = Queries.from_arrays(**held, raw=raw)
-    if held.X is None:
-        raise InputError("the queries have no features. Build them with X.")
-    n_features = 0 if queries.X is None else queries.X.shape[1]
-    if held.X.shape[1] != n_features:
-        raise InputError(
-            f"X has {held.X.shape[1]} features, but the training data has {n_features}. Give the "
-            "same columns in both."
-        )
-    if None not in (held.feature_names, queries.feature_names):
-        _require_same_names(held.feature_names or (), queries.feature_names or ())
-    return held.with_groups_of(queries)
-
-
-def _require_same_names(here: tuple[str, ...], training: tuple[str, ...]) -> None:
-    for at, (name, wanted) in enumerate(zip(here, training, strict=True)):
-        if name != wanted:
-            raise InputError(
-                f"column {at} of X is {name!r}, but {wanted!r} in the training data. Give the "
-                "same columns in the same order."
-            )
-
-
-@contextmanager
-def _about(where: str) -> Iterator[None]:
-    """Say of which data an error speaks."""
-    try:
-        yield
-    except InputError as error:
-        raise type(error)(f"In {where}: {error}") from error
 
 
 def _at_their_limits(weights: PairWeights) -> str:
