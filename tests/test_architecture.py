@@ -15,7 +15,7 @@ LAYERS = [
     {"exceptions", "threads"},
     {"parquet_features"},
     {"columns", "text", "peers", "files"},
-    {"groups", "progress", "markup", "manifests"},
+    {"groups", "layouts", "query_columns", "progress", "markup", "manifests"},
     {"queries", "model_folders", "pair_weights", "chebyshev.tables", "kernels"},
     {"digests", "held_out", "chebyshev.boxes", "chebyshev.visits", "counting", "loss_kernels"},
     {"chebyshev.sweeps", "hinge_kernels"},

@@ -1,16 +1,14 @@
 """Queries: the lists to be ranked, as flat arrays, validated once at the door.
 
 Rows stay in the caller's order throughout. The order in which kernels walk them (query by query,
-labels falling) is a `Layout`, computed once from the labels, the query ids and the groups.
+labels falling) is a `pairity.layouts.Layout`, computed once from labels, query ids and groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -20,67 +18,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairity.columns import (
     Column,
-    as_column,
     as_features,
-    as_numbers,
     as_raw_features,
-    missing,
-    object_array,
-    require_length,
     show,
     take_rows,
 )
 from pairity.exceptions import InputError
 from pairity.groups import encode_groups, name_groups
+from pairity.layouts import Layout, lay_out
 from pairity.parquet_features import ParquetFeatures
 from pairity.peers import add_up
+from pairity.query_columns import encode_queries, read_labels, read_query_weights, read_weights
 
 _KEYS = ("X", "y", "qid", "sensitive_features", "sample_weight", "query_weight")
-_MANY = 10_000  # ids; from here it pays to sort text with NumPy
-_SORTED_AT_ONCE = 250_000  # rows, so that what sorting needs besides stays small
-_LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """The order in which kernels walk the items, and which pairs that order implies.
-
-    Items are sorted by query, then by falling label, so that the items a preferred one is
-    compared with are one contiguous range, from ``start`` to the end of its query.
-
-    Attributes
-    ----------
-    order : int64 array of shape (n_items,)
-        The caller's row at each sorted position.
-    bounds : int64 array of shape (n_queries + 1,)
-        Sorted positions at which the queries begin and end.
-    start : int32 array of shape (n_items,)
-        Within its query, the first sorted position whose label is lower than this item's.
-    level : int32 array of shape (n_items,)
-        The number of different lower labels in the query.
-    code : int32 array of shape (n_items,)
-        Group codes, a missing group last.
-    by_group : int32 array of shape (n_items,)
-        Within its query, the sorted positions listed by group and then by falling label.
-    weight : float64 array of shape (n_items,)
-        Item weights.
-    uniform : bool
-        Whether no item weights were given, so that all are 1.
-    longest : int
-        The number of items in the longest query.
-    """
-
-    order: NDArray[np.int64]
-    bounds: NDArray[np.int64]
-    start: NDArray[np.int32]
-    level: NDArray[np.int32]
-    code: NDArray[np.int32]
-    by_group: NDArray[np.int32]
-    weight: NDArray[np.float64]
-    uniform: bool
-    longest: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -175,9 +127,9 @@ class Queries(Mapping[str, Any]):
         """
         read = as_raw_features if raw else as_features
         features, names = (None, None) if X is None else read(X)
-        labels = _labels(y, None if features is None else int(features.shape[0]))
+        labels = read_labels(y, None if features is None else int(features.shape[0]))
         n_items = len(labels)
-        query, query_ids = _encode_queries(qid, n_items)
+        query, query_ids = encode_queries(qid, n_items)
         if sensitive_features is None:
             group = np.zeros(n_items, dtype=np.int32)
             groups: tuple[str, ...] = ()
@@ -185,10 +137,10 @@ class Queries(Mapping[str, Any]):
             group, groups = encode_groups(sensitive_features, n_items)
         item_weight = None
         if sample_weight is not None:
-            item_weight = _weights(sample_weight, "sample_weight", n_items)
+            item_weight = read_weights(sample_weight, "sample_weight", n_items)
         by_query = None
         if query_weight is not None:
-            by_query = _query_weights(query_weight, query, query_ids)
+            by_query = read_query_weights(query_weight, query, query_ids)
         return cls(features, labels, query, query_ids, group, groups, item_weight, by_query, names)
 
     # --- sizes -----------------------------------------------------------------------------
@@ -222,40 +174,8 @@ class Queries(Mapping[str, Any]):
 
     @cached_property
     def layout(self) -> Layout:
-        """How kernels walk the pairs: see `Layout`."""
-        sizes = np.bincount(self.query, minlength=self.n_queries)
-        bounds = np.r_[0, np.cumsum(sizes)].astype(np.int64)
-        order = np.arange(self.n_items)
-        if not (self.query[1:] >= self.query[:-1]).all():
-            order = np.argsort(self.query, kind="stable")
-        start, level, code, by_group = np.empty((4, self.n_items), dtype=np.int32)
-        marks = np.arange(0, self.n_items, _SORTED_AT_ONCE)[1:]
-        cuts = np.unique(np.r_[0, bounds[np.searchsorted(bounds, marks)], self.n_items])
-        for low, high in pairwise(cuts.tolist()):
-            part = slice(low, high)
-            rows = order[part]
-            rows = rows[np.lexsort((self.group[rows], -self.y[rows], self.query[rows]))]
-            query, labels = self.query[rows], self.y[rows]
-            order[part], code[part] = rows, self.group[rows]
-            begins = np.r_[True, (query[1:] != query[:-1]) | (labels[1:] != labels[:-1])]
-            run = np.cumsum(begins) - 1
-            ends = np.r_[np.flatnonzero(begins)[1:], len(rows)]
-            first = bounds[query] - low
-            start[part] = ends[run] - first
-            level[part] = run[bounds[query + 1] - 1 - low] - run
-            by_group[part] = np.lexsort((code[part], query)) - first
-        weight = np.ones(len(order)) if self.item_weight is None else self.item_weight[order]
-        return Layout(
-            order=order,
-            bounds=bounds,
-            start=start,
-            level=level,
-            code=code,
-            by_group=by_group,
-            weight=np.ascontiguousarray(weight, dtype=np.float64),
-            uniform=self.item_weight is None,
-            longest=int(sizes.max(initial=0)),
-        )
+        """How kernels walk the pairs."""
+        return lay_out(self.y, self.query, self.group, self.item_weight, self.n_queries)
 
     @cached_property
     def weight_of_query(self) -> NDArray[np.float64]:
@@ -528,11 +448,6 @@ def draw_queries(n_queries: int, fraction: float, random_state: Any) -> NDArray[
     return drawn
 
 
-def rank_queries(ids: Column) -> NDArray[np.int64]:
-    """The place of each of some ids, no two the same, in the order that `Queries` has them in."""
-    return _encode_queries(ids, len(ids))[0]
-
-
 def require_preferences(queries: Queries) -> None:
     """Refuse queries whose labels prefer nothing, or only what weighs nothing."""
     if not queries.total(_n_preferring):
@@ -580,144 +495,3 @@ def _same(mine: Any, theirs: Any) -> bool:
 def _require_share(fraction: Any) -> None:
     if not isinstance(fraction, Real) or not 0.0 < float(fraction) < 1.0:
         raise InputError(f"The share to hold out is {show(fraction)}; it must lie between 0 and 1.")
-
-
-def _labels(y: Any, n_rows: int | None) -> NDArray[np.float64]:
-    if y is None:
-        raise InputError(
-            "A ranking requires y to be passed, but the target y is None. Give one label per row."
-        )
-    if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
-        _warn_column_vector()
-    labels = as_numbers(y, "y", n_rows)
-    if len(labels) == 0:
-        raise InputError("y has 0 entries: the table is empty. Give at least one query.")
-    if np.abs(labels).max() >= 2**53:
-        _require_told_apart(as_column(y, "y"), labels)
-    return labels
-
-
-def _require_told_apart(column: Column, labels: NDArray[np.float64]) -> None:
-    given, kept = len(set(column.tolist())), len(np.unique(labels))
-    if kept < given:
-        raise InputError(
-            f"y has {given} different labels, up to {show(column[int(labels.argmax())])}, of which "
-            f"float64 keeps only {kept} apart. Subtract a common value, or give ranks."
-        )
-
-
-def _warn_column_vector() -> None:
-    import warnings
-
-    from sklearn.exceptions import DataConversionWarning
-
-    warnings.warn(
-        "A column-vector y was passed when a 1d array was expected; its one column is used.",
-        DataConversionWarning,
-        stacklevel=4,
-    )
-
-
-def _encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
-    column = as_column(qid, "qid")
-    require_length(column, n_rows, "qid")
-    absent = missing(column)
-    if absent.any():
-        row = int(np.argmax(absent))
-        raise InputError(
-            f"qid is missing in {int(absent.sum())} rows, the first is row {row} "
-            f"({show(column[row])}). Give every row its query."
-        )
-    if column.dtype.kind != "O":
-        ids, codes = np.unique(column, return_inverse=True)
-        return codes.astype(np.int64), ids
-    values = column.tolist()
-    try:
-        found = list(dict.fromkeys(values))
-        codes = np.arange(n_rows)
-        if len(found) < n_rows:
-            position = dict(zip(found, range(len(found)), strict=True))
-            codes = np.fromiter(map(position.__getitem__, values), np.int64, n_rows)
-        order = np.asarray(_in_order(found), dtype=np.int64)
-    except Exception as error:
-        raise InputError(
-            f"qid holds values that cannot be hashed and compared, such as lists ({error}). Use "
-            "numbers, strings or tuples."
-        ) from error
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return rank[codes], object_array(found)[order]
-
-
-def _in_order(ids: list[Any]) -> Sequence[int] | NDArray[np.intp]:
-    """Positions in sorted order, so that the order of rows does not matter; mixed kinds apart."""
-    every = range(len(ids))
-    if len(ids) > _MANY and _is_short_text(ids):
-        return np.argsort(np.array(ids), kind="stable")  # the same, in half the time
-    try:
-        return sorted(every, key=ids.__getitem__)
-    except TypeError:
-        kinds = [type(value).__name__ for value in ids]
-    if len(set(kinds)) == 1:  # such as tuples of numbers and text
-        with suppress(Exception):
-            return sorted(every, key=lambda at: str(ids[at]))
-        return every
-    order: list[int] = []
-    for kind in sorted(set(kinds)):
-        part = [at for at in every if kinds[at] == kind]
-        order += [part[at] for at in _in_order([ids[at] for at in part])]
-    return order
-
-
-def _is_short_text(ids: list[Any]) -> bool:
-    """Whether NumPy may sort them: one long text would make all long, and it drops a last NUL."""
-    if set(map(type, ids)) != {str} or max(map(len, ids)) > 64:
-        return False
-    return "\0" not in "".join(ids)
-
-
-def _weights(values: Any, name: str, n_rows: int) -> NDArray[np.float64]:
-    weights = as_numbers(values, name, n_rows)
-    if (weights < 0).any():
-        row = int(np.argmax(weights < 0))
-        raise InputError(
-            f"{name} has {int((weights < 0).sum())} negative entries, the first in row {row} "
-            f"({weights[row]:g}). Weights must be 0 or more."
-        )
-    if not weights.any():
-        raise InputError(f"{name} is zero in all {n_rows} rows. Give some a positive weight.")
-    positive = weights[weights > 0]
-    if positive.min() < _LEAST_WEIGHT or positive.max() > _LARGEST_WEIGHT:
-        raise InputError(
-            f"{name} goes from {positive.min():g} to {positive.max():g}; weights are multiplied, "
-            f"which needs them between {_LEAST_WEIGHT:g} and {_LARGEST_WEIGHT:g}. Divide all by "
-            "a common number."
-        )
-    return weights
-
-
-def _query_weights(values: Any, query: NDArray[np.int64], query_ids: Column) -> NDArray[np.float64]:
-    if isinstance(values, Mapping):
-        values = _look_up(values, query_ids)[query]
-    rows = _weights(values, "query_weight", len(query))
-    by_query = np.empty(len(query_ids))
-    by_query[query] = rows
-    if (by_query[query] != rows).any():
-        row = int(np.argmax(by_query[query] != rows))
-        raise InputError(
-            f"query_weight differs within the query {show(query_ids[query[row]])} (row {row}). "
-            "Give all rows of a query the same weight, or use sample_weight for item weights."
-        )
-    return by_query
-
-
-def _look_up(weights: Mapping[Any, Any], query_ids: Column) -> Column:
-    ids = list(zip(query_ids, query_ids.tolist(), strict=True))  # NumPy's ids and Python's
-    unknown = [plain for own, plain in ids if own not in weights and plain not in weights]
-    if unknown:
-        raise InputError(
-            f"query_weight has no weight for {len(unknown)} queries, the first is "
-            f"{show(unknown[0])}. Give a weight for every query id."
-        )
-    found = [weights[own] if own in weights else weights[plain] for own, plain in ids]
-    return as_column(found, "query_weight")

@@ -20,7 +20,8 @@ from pairity.digests import digest
 from pairity.exceptions import InputError
 from pairity.groups import encode_groups
 from pairity.pairs import n_pairs
-from pairity.queries import Queries, rank_queries
+from pairity.queries import Queries
+from pairity.query_columns import rank_queries
 
 _MOST_DISTINCT = 10_000  # rows of sensitive features of one partition; groups are far fewer
 _MOST_COUNTED = 100_000  # cut queries whose lost pairs are counted

@@ -1,0 +1,95 @@
+"""Layouts: the order in which kernels walk the items of queries, and the pairs it implies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SORTED_AT_ONCE = 250_000  # rows, so that what sorting needs besides stays small
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """The order in which kernels walk the items, and which pairs that order implies.
+
+    Items are sorted by query, then by falling label, so that the items a preferred one is
+    compared with are one contiguous range, from ``start`` to the end of its query.
+
+    Attributes
+    ----------
+    order : int64 array of shape (n_items,)
+        The caller's row at each sorted position.
+    bounds : int64 array of shape (n_queries + 1,)
+        Sorted positions at which the queries begin and end.
+    start : int32 array of shape (n_items,)
+        Within its query, the first sorted position whose label is lower than this item's.
+    level : int32 array of shape (n_items,)
+        The number of different lower labels in the query.
+    code : int32 array of shape (n_items,)
+        Group codes, a missing group last.
+    by_group : int32 array of shape (n_items,)
+        Within its query, the sorted positions listed by group and then by falling label.
+    weight : float64 array of shape (n_items,)
+        Item weights.
+    uniform : bool
+        Whether no item weights were given, so that all are 1.
+    longest : int
+        The number of items in the longest query.
+    """
+
+    order: NDArray[np.int64]
+    bounds: NDArray[np.int64]
+    start: NDArray[np.int32]
+    level: NDArray[np.int32]
+    code: NDArray[np.int32]
+    by_group: NDArray[np.int32]
+    weight: NDArray[np.float64]
+    uniform: bool
+    longest: int
+
+
+def lay_out(
+    y: NDArray[np.float64],
+    query: NDArray[np.int64],
+    group: NDArray[np.int32],
+    item_weight: NDArray[np.float64] | None,
+    n_queries: int,
+) -> Layout:
+    """The layout of items with these labels, queries (by number), groups and weights."""
+    n_items = len(y)
+    sizes = np.bincount(query, minlength=n_queries)
+    bounds = np.r_[0, np.cumsum(sizes)].astype(np.int64)
+    order = np.arange(n_items)
+    if not (query[1:] >= query[:-1]).all():
+        order = np.argsort(query, kind="stable")
+    start, level, code, by_group = np.empty((4, n_items), dtype=np.int32)
+    marks = np.arange(0, n_items, _SORTED_AT_ONCE)[1:]
+    cuts = np.unique(np.r_[0, bounds[np.searchsorted(bounds, marks)], n_items])
+    for low, high in pairwise(cuts.tolist()):
+        part = slice(low, high)
+        rows = order[part]
+        rows = rows[np.lexsort((group[rows], -y[rows], query[rows]))]
+        of, labels = query[rows], y[rows]
+        order[part], code[part] = rows, group[rows]
+        begins = np.r_[True, (of[1:] != of[:-1]) | (labels[1:] != labels[:-1])]
+        run = np.cumsum(begins) - 1
+        ends = np.r_[np.flatnonzero(begins)[1:], len(rows)]
+        first = bounds[of] - low
+        start[part] = ends[run] - first
+        level[part] = run[bounds[of + 1] - 1 - low] - run
+        by_group[part] = np.lexsort((code[part], of)) - first
+    weight = np.ones(len(order)) if item_weight is None else item_weight[order]
+    return Layout(
+        order=order,
+        bounds=bounds,
+        start=start,
+        level=level,
+        code=code,
+        by_group=by_group,
+        weight=np.ascontiguousarray(weight, dtype=np.float64),
+        uniform=item_weight is None,
+        longest=int(sizes.max(initial=0)),
+    )
