@@ -47,7 +47,16 @@ def by_query(n_parts, table=TABLE):
 
 
 @pytest.fixture(scope="module")
-def client():
+def environment():
+    """As it was: Dask's nannies leave OMP_NUM_THREADS=1 in the process that starts them."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def client(environment):
     cluster = distributed.LocalCluster(
         n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
     )
@@ -110,6 +119,30 @@ def test_what_comes_out_is_the_engines_own_and_is_saved_as_ever(client, spread, 
     loaded = load(tmp_path / "model")
     scores = model.predict(TABLE[FEATURES])
     np.testing.assert_array_equal(loaded.predict(TABLE[FEATURES]), scores)
+
+
+@pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
+def test_models_that_know_nothing_of_dask_train_there_alike(client, spread, name):
+    _, one = engines(name)
+    settings = {**OPTIONS, "max_rounds": 1, "schedule": "retrain"}
+    there = FairRanker(one, **settings).fit(**columns(spread))
+    here = FairRanker(one, **settings).fit(**columns(TABLE))
+    assert type(there.ranker_.estimator) is type(one)
+    np.testing.assert_allclose(
+        there.predict(TABLE[FEATURES]), here.predict(TABLE[FEATURES]), atol=1e-6
+    )
+
+
+def test_kernels_use_the_threads_of_a_worker(monkeypatch):
+    from pairity.threads import at_most, having, n_threads
+
+    monkeypatch.delenv("PAIRITY_NUM_THREADS", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as Dask's nannies set it
+    with having(3):
+        assert n_threads() == 3
+        with at_most(2):
+            assert n_threads() == 2
+    assert n_threads() == 1
 
 
 def test_binned_data_are_made_once(client, spread):
@@ -602,6 +635,39 @@ def test_commands_on_a_scheduler_say_what_they_say_without(client, tmp_path, cap
         assert here["value"] == pytest.approx(there["value"], abs=1e-12)
     here, there = (load(tmp_path / name).predict(TABLE[FEATURES]) for name in told)
     np.testing.assert_allclose(here, there, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_sweep_runs_on_the_workers(client, tmp_path, capsys, kind, monkeypatch):
+    from pairity.cli import main
+
+    path = str(tmp_path / f"table.{kind}")
+    TABLE.to_csv(path, index=False) if kind == "csv" else TABLE.to_parquet(path)
+    told = {}
+    for name, where in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
+        words = [path, "--label", "y", "--query", "qid", "--group", "group", "--format", "json"]
+        words += ["--methods", "unconstrained", "reweighted", "--budget", "2", "--quiet"]
+        if where:
+            monkeypatch.setattr("pairity.runs.Job.run", None)  # of this process
+        main(["sweep", *words, "--output", str(tmp_path / name), *where])
+        told[name] = json.loads(capsys.readouterr().out)
+        for point in told[name]["points"]:
+            point.pop("seconds")
+        assert len(list((tmp_path / name / "runs").iterdir())) >= 3
+    assert told["here"] == told["there"]
+
+
+def test_workers_of_our_own_leave_stdout_and_the_environment_alone(tmp_path, capfd):
+    pytest.importorskip("xgboost")
+    from pairity.cli import main
+
+    TABLE.to_csv(tmp_path / "table.csv", index=False)
+    before = dict(os.environ)
+    words = ["--label", "y", "--query", "qid", "--group", "group", "--format", "json", "--quiet"]
+    words += ["--ranker", "xgboost", "--set", "n_estimators=3", "--no-report", "--workers", "2"]
+    main(["train", str(tmp_path / "table.csv"), "--output", str(tmp_path / "model"), *words])
+    assert set(json.loads(capfd.readouterr().out)["audits"]) == {"plain", "reweighted"}
+    assert dict(os.environ) == before
 
 
 def test_a_cluster_that_is_not_there_is_told(tmp_path, capsys):

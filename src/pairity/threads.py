@@ -23,6 +23,7 @@ _SMALLEST_WORK = 400_000  # about a millisecond: less is not worth a thread
 
 
 _limit: ContextVar[int | None] = ContextVar("pairity_threads", default=None)
+_own: ContextVar[int | None] = ContextVar("pairity_own_threads", default=None)
 
 
 @contextmanager
@@ -35,20 +36,33 @@ def at_most(n: int | None) -> Iterator[None]:
         _limit.reset(token)
 
 
+@contextmanager
+def having(n: int) -> Iterator[None]:
+    """Inside the block this thread may use `n`, whatever the environment says of OpenMP's.
+
+    Dask starts worker processes with ``OMP_NUM_THREADS=1``, also those that it counts on for many.
+    """
+    token = _own.set(n)
+    try:
+        yield
+    finally:
+        _own.reset(token)
+
+
 def n_threads() -> int:
     """How many threads the kernels use.
 
-    The environment variable ``PAIRITY_NUM_THREADS`` decides, else ``OMP_NUM_THREADS`` (which
-    joblib sets in its workers), else the number of processors this process may use; never more
-    than `at_most` allows.
+    The environment variable ``PAIRITY_NUM_THREADS`` decides, else `having`, else
+    ``OMP_NUM_THREADS`` (which joblib sets in its workers), else the number of processors this
+    process may use; never more than `at_most` allows.
     """
     limit = _limit.get()
     return _available() if limit is None else min(limit, _available())
 
 
 def _available() -> int:
-    for name in ("PAIRITY_NUM_THREADS", "OMP_NUM_THREADS"):
-        value = os.environ.get(name, "")
+    for name, own in (("PAIRITY_NUM_THREADS", None), ("OMP_NUM_THREADS", _own.get())):
+        value = os.environ.get(name, "") if own is None else str(own)
         if value.isdigit() and int(value) > 0:
             return int(value)
     if hasattr(os, "sched_getaffinity"):

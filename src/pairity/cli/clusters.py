@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -58,10 +59,33 @@ def cluster(given: argparse.Namespace) -> Iterator[Any]:
         return
     options = {"threads_per_worker": 1, "processes": True, "silence_logs": 50}
     with (
+        _same_environment(),
         distributed.LocalCluster(n_workers=given.workers, dashboard_address=":0", **options) as own,
         distributed.Client(own) as client,
     ):
+        _keep_stdout_clean(client, distributed.WorkerPlugin)
         yield _quiet(client, given)
+
+
+@contextmanager
+def _same_environment() -> Iterator[None]:
+    """Dask starts workers with few threads by changing the environment of this process."""
+    before = dict(os.environ)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _keep_stdout_clean(client: Any, plugin: Any) -> None:
+    """What engines print in worker processes goes to stderr; stdout may be a document."""
+
+    class ToStderr(plugin):  # type: ignore[misc]
+        def setup(self, worker: Any) -> None:  # noqa: ARG002 - as Dask calls it
+            os.dup2(2, 1)
+
+    client.register_plugin(ToStderr(), name="pairity-stdout")
 
 
 def _quiet(client: Any, given: argparse.Namespace) -> Any:

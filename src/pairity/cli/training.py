@@ -129,7 +129,7 @@ def run(given: argparse.Namespace) -> int:
         before = FairRanker(plain, given.constraint, max_rounds=0, schedule="retrain",
                             random_state=given.seed, progress=False)  # fmt: skip
         if later:
-            queries = _placed(client, table, given, names)
+            queries = _placed(client, table, given, names, gaps=gaps)
         train, test = queries.split(given.test, given.seed)
         sent = train if client is None or later else on_workers(client, train)
         before.fit(**sent)
@@ -178,14 +178,16 @@ def run(given: argparse.Namespace) -> int:
     return 0 if reached else 1
 
 
-def _placed(client: Any, table: Table, given: argparse.Namespace, names: tuple[str, ...]) -> Any:
-    """Queries that the workers have read."""
+def _placed(
+    client: Any, table: Table, given: argparse.Namespace, names: tuple[str, ...], *, gaps: bool
+) -> Any:
+    """Queries that the workers have read; `gaps` allows missing features."""
     from pairity.distributed.clients import using_client
     from pairity.distributed.queries import DaskQueries
 
     with using_client(client):
         columns = read_by_workers(client, table, given, X=list(names))
-        return DaskQueries.from_collections(client, raw=False, **columns)
+        return DaskQueries.from_collections(client, raw=gaps, **columns)
 
 
 def _evidence(

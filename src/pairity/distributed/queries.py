@@ -41,7 +41,7 @@ from pairity.distributed.partitions import (
 )
 from pairity.exceptions import InputError
 from pairity.queries import Queries, draw_queries
-from pairity.threads import at_most
+from pairity.threads import having
 
 _LARGE = 100_000  # bytes of a function and what it carries, from which on it is sent once
 _SPARE = 1.1  # how much fuller than the mean a worker may be before partitions move
@@ -340,7 +340,7 @@ def _refuse_cut(client: Any, read: list[Any], facts: list[Facts | None]) -> None
 
 def _call(function: Callable[..., Any], queries: Queries, *columns: Any) -> Any:
     """Run on a worker, with as many threads as it has."""
-    with at_most(n_worker_threads()):
+    with having(n_worker_threads()):
         return function(queries, *columns)
 
 

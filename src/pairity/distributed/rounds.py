@@ -27,6 +27,7 @@ from pairity.pairs import n_pairs
 from pairity.peers import Peers, training_with
 from pairity.queries import Queries
 from pairity.rankers._estimators import remember_features
+from pairity.threads import having
 
 ATTEMPTS = 4
 MEETING = 120.0  # seconds for all workers to meet
@@ -286,6 +287,7 @@ def _train(
             peers = _meet(meeting, rank)
             peers.n_threads = n_worker_threads()
             entered.enter_context(training_with(peers))
+            entered.enter_context(having(peers.n_threads))
             if peers.size > 1 and library == "xgboost":
                 from xgboost.collective import CommunicatorContext
 
