@@ -47,6 +47,7 @@ LAYERS = [
     {"demo", "runs", "baselines.item_weighting", "baselines.exposure"}
     | {"baselines.proxy_lagrangian", "baselines.regulariser", "reports.words", "merging"},
     {"baselines", "frontiers", "testing.contracts", "reports.charts"},
+    {"testing.parameters", "testing.ranker_subjects"},
     {"testing.rankers", "testing.methods", "gathering", "reports.pages"},
     {"testing", "reports"},
     {"sweeps"},

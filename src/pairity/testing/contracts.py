@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -19,20 +20,31 @@ RTOL = 1e-4
 INTERRUPTIONS = (0.0, 0.3, 0.6, 0.9)  # of the calls in a fit
 
 
-def names_to_skip(skip: Any, known: dict[str, Callable[..., None]]) -> tuple[str, ...]:
-    """The names of properties that are not to be checked, each of them known."""
-    chosen = (skip,) if isinstance(skip, str) else tuple(skip)
-    for name in chosen:
+def each_but(
+    skip: Collection[str], known: dict[str, Callable[..., None]], subject: Any, **options: Any
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The checks that are not to be skipped, by name, each bound to what it looks at."""
+    left_out = (skip,) if isinstance(skip, str) else tuple(skip)
+    for name in left_out:
         if name not in known:
             raise InputError(
                 f"There is no property named {name!r} to skip. Choose among "
                 f"{', '.join(map(repr, known))}."
             )
-    return chosen
+    for name, check in known.items():
+        if name not in left_out:
+            yield name, partial(check, subject, **options)
 
 
-def raise_all(failures: list[ContractError], n_checks: int) -> None:
-    """One error that names every property that fails, if any does."""
+def run_all(checks: Iterable[tuple[str, Callable[[], None]]]) -> None:
+    """Run them all, and raise one error that names every property that fails, if any does."""
+    failures, n_checks = [], 0
+    for _, check in checks:
+        n_checks += 1
+        try:
+            check()
+        except ContractError as error:
+            failures.append(error)
     if len(failures) == 1:
         raise failures[0]
     if failures:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,10 +23,10 @@ from pairity.testing.contracts import (
     RTOL,
     Array,
     Calls,
+    each_but,
     mixed_lists,
     named_failures,
-    names_to_skip,
-    raise_all,
+    run_all,
     titled,
     with_global_seed,
 )
@@ -97,13 +96,7 @@ def check_method(method: Any, *, rtol: float = RTOL, skip: Collection[str] = ())
     >>> check_method(LinearRanker())
     >>> METHOD_CHECKS["groups"](LinearRanker())
     """
-    failures = []
-    for _, check in method_checks(method, rtol=rtol, skip=skip):
-        try:
-            check()
-        except ContractError as error:
-            failures.append(error)
-    raise_all(failures, len(METHOD_CHECKS.keys() - set(skip)))
+    run_all(method_checks(method, rtol=rtol, skip=skip))
 
 
 def method_checks(
@@ -122,10 +115,7 @@ def method_checks(
     check : callable
         Without arguments; raises `ContractError`.
     """
-    chosen = names_to_skip(skip, METHOD_CHECKS)
-    for name, check in METHOD_CHECKS.items():
-        if name not in chosen:
-            yield name, partial(check, method, rtol=rtol)
+    return each_but(skip, METHOD_CHECKS, method, rtol=rtol)
 
 
 @dataclass(frozen=True, eq=False)

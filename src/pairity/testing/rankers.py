@@ -10,16 +10,13 @@ from __future__ import annotations
 import pickle
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
 
-from pairity.exceptions import ContractError, InputError, PairityWarning
+from pairity.exceptions import InputError, PairityWarning
 from pairity.fair_ranker import FairRanker
 from pairity.pairs import cell_means, mean_auc
 from pairity.queries import Queries
@@ -27,17 +24,23 @@ from pairity.rankers.adapters import as_ranker
 from pairity.testing.contracts import (
     INTERRUPTIONS,
     RTOL,
-    Array,
     Calls,
+    each_but,
     mixed_lists,
     named_failures,
-    names_to_skip,
-    raise_all,
+    run_all,
     titled,
     with_global_seed,
 )
-
-Plain = Callable[[Queries], Any]
+from pairity.testing.parameters import differing, equal, fitted_ones, frozen
+from pairity.testing.ranker_subjects import (
+    TABLE,
+    Plain,
+    RankerSubject,
+    cell_table,
+    in_cells,
+    rows_of_cell,
+)
 
 _LEAST_AUC = 0.6  # a ranker that learns anything is well above, on its training items
 _LEAST_PULL = 0.05  # of a cell's AUC, between weighing it little and much
@@ -147,13 +150,7 @@ def check_ranker(
     >>> check_ranker(LinearRanker())
     >>> RANKER_CHECKS["scale"](LinearRanker(), rtol=1e-3)
     """
-    failures = []
-    for _, check in ranker_checks(ranker, rtol=rtol, plain=plain, skip=skip):
-        try:
-            check()
-        except ContractError as error:
-            failures.append(error)
-    raise_all(failures, len(RANKER_CHECKS.keys() - set(skip)))
+    run_all(ranker_checks(ranker, rtol=rtol, plain=plain, skip=skip))
 
 
 def ranker_checks(
@@ -182,80 +179,15 @@ def ranker_checks(
         def test_contract(name):
             CHECKS[name]()
     """
-    chosen = names_to_skip(skip, RANKER_CHECKS)
-    for name, check in RANKER_CHECKS.items():
-        if name not in chosen:
-            yield name, _Bound(check, ranker, rtol, plain)
+    return each_but(skip, RANKER_CHECKS, ranker, rtol=rtol, plain=plain)
 
 
-@dataclass(frozen=True, eq=False)
-class _Bound:
-    """A check, with what it is to look at."""
-
-    check: Callable[..., None]
-    ranker: Any
-    rtol: float
-    plain: Plain | None
-
-    def __call__(self) -> None:
-        self.check(self.ranker, rtol=self.rtol, plain=self.plain)
-
-
-@dataclass(frozen=True, eq=False)
-class _Subject:
-    """The ranker under one check."""
-
-    name: str
-    ranker: Any
-    rtol: float
-    plain: Plain | None
-
-    def fit(self, queries: Queries, table: Any = None, *, previous: Any = None) -> Any:
-        """A copy, fitted; with a table of ones where none is given."""
-        fresh = clone(self.ranker, safe=False)
-        fresh.fit_pairs(queries, _table(queries, table), previous=previous)
-        return fresh
-
-    def scores(self, queries: Queries, table: Any = None) -> Array:
-        """What a fresh copy fitted on them gives these items."""
-        return self.predict(self.fit(queries, table), queries.X)
-
-    def predict(self, model: Any, X: Any) -> Array:
-        """Scores that can be compared."""
-        scores = np.asarray(model.predict(X), dtype=np.float64)
-        if scores.shape != (len(X),) or not np.isfinite(scores).all():
-            self.fail(
-                f"predict returned shape {scores.shape}, {int((~np.isfinite(scores)).sum())} of "
-                f"them NaN or infinity, for {len(X)} items. Return one finite score per row."
-            )
-        return scores
-
-    def same(
-        self, got: Array, want: Array, what: str, advice: str, *, shifted: bool = True
-    ) -> None:
-        """Require equal scores, up to a common constant where `shifted`."""
-        apart = got - want
-        if shifted:
-            apart = apart - apart.mean()
-        gap, spread = float(np.abs(apart).max()), float(np.ptp(want))
-        if not gap <= self.rtol * spread:
-            share = gap / spread if spread > 0 else np.inf
-            self.fail(
-                f"{what}: scores differ by up to {gap:.3g}, {share:.2g} of their spread "
-                f"(rtol is {self.rtol:g}). {advice}"
-            )
-
-    def fail(self, message: str) -> None:
-        kind = type(self.ranker).__name__
-        raise ContractError(f"{kind} fails {self.name!r}: {message}", (self.name,))
-
-
-def _property(name: str) -> Callable[[Callable[[_Subject], None]], Callable[..., None]]:
+def _property(name: str) -> Callable[[Callable[[RankerSubject], None]], Callable[..., None]]:
     """Enter a check in the list, as a function of a ranker."""
 
-    def enter(function: Callable[[_Subject], None]) -> Callable[..., None]:
+    def enter(function: Callable[[RankerSubject], None]) -> Callable[..., None]:
         def check(ranker: Any, *, rtol: float = RTOL, plain: Plain | None = None) -> None:
-            subject = _Subject(name, as_ranker(ranker), rtol, plain)
+            subject = RankerSubject(name, as_ranker(ranker), rtol, plain)
             with named_failures(type(subject.ranker).__name__, name):
                 function(subject)
 
@@ -265,83 +197,13 @@ def _property(name: str) -> Callable[[Callable[[_Subject], None]], Callable[...,
     return enter
 
 
-# --- data ---------------------------------------------------------------------------------------
-
-
-_TABLE = np.array([[1.0, 0.4, 2.5], [1.6, 0.8, 0.3], [0.5, 1.9, 1.2]])  # for the mixed lists
-_CELLS = (("a", "b"), ("b", "a"), ("a", "a"))
-
-
-def _in_cells(*, copies: bool = False) -> dict[str, Any]:
-    """Thirty-six lists of twelve, the pairs of each in one cell, in turn: see `_CELLS`.
-
-    The lists of the first two cells hold the same items and mostly contrary preferences, so that no
-    ranker can respect both. With `copies`, the lists of the first cell stand there twice, the
-    second time in the groups c and d.
-    """
-    rng = np.random.default_rng(20211)
-    n_queries, n_items = 36, 12
-    cell = np.arange(n_queries) % len(_CELLS)
-    X = rng.normal(size=(n_queries, n_items, 4))
-    X[cell == 1] = X[cell == 0]
-    wanted = np.array([[1.5, 0.7, 0.0, 0.2], [-1.5, 0.7, 0.3, 0.0], [0.2, 0.7, 1.0, 0.0]])
-    latent = np.einsum("qif,qf->qi", X, wanted[cell]) + 0.5 * rng.normal(size=X.shape[:2])
-    n_preferred = rng.integers(4, 9, n_queries)
-    preferred = latent.argsort(axis=1).argsort(axis=1) >= (n_items - n_preferred)[:, None]
-    names = np.array(_CELLS, dtype=object)[cell]
-    group = np.where(preferred, names[:, :1], names[:, 1:])
-    data = {
-        "X": X.reshape(-1, 4),
-        "y": preferred.ravel().astype(float),
-        "qid": np.repeat(np.arange(n_queries), n_items),
-        "sensitive_features": group.ravel(),
-    }
-    if not copies:
-        return data
-    again = _rows_of_cell(data, 0)
-    twin = {"a": "c", "b": "d"}
-    added = {
-        **{key: data[key][again] for key in ("X", "y")},
-        "qid": data["qid"][again] + n_queries,
-        "sensitive_features": np.array([twin[g] for g in group.ravel()[again]], dtype=object),
-    }
-    return {key: np.concatenate([data[key], added[key]]) for key in data}
-
-
-def _rows_of_cell(data: dict[str, Any], cell: int) -> NDArray[np.bool_]:
-    chosen: NDArray[np.bool_] = data["qid"] % len(_CELLS) == cell
-    return chosen
-
-
-def _cell_table(queries: Queries, fill: float = 1.0, **weights: float) -> Array:
-    """A table by the names of the groups: ``ab=3`` weighs the cell (a, b)."""
-    table = np.full((queries.n_groups, queries.n_groups), fill)
-    for cell, weight in weights.items():
-        preferred, other = (queries.groups.index(name) for name in cell)
-        table[preferred, other] = weight
-    return table
-
-
-def _queries(subject: _Subject, data: dict[str, Any], **changed: Any) -> Queries:
-    """Queries with arrays of their own, read as this ranker wants them."""
-    raw = bool(getattr(subject.ranker, "raw_features", False))
-    given = {**data, **changed}
-    return Queries.from_arrays(**{**given, "X": given["X"].copy()}, raw=raw)
-
-
-def _table(queries: Queries, table: Any) -> Array:
-    if table is None:
-        return np.ones((queries.n_groups, queries.n_groups))
-    return np.array(table, dtype=np.float64)
-
-
 # --- weights ------------------------------------------------------------------------------------
 
 
 @_property("learns")
-def check_learns(subject: _Subject) -> None:
+def check_learns(subject: RankerSubject) -> None:
     """Items with higher labels get higher scores."""
-    queries = _queries(subject, mixed_lists())
+    queries = subject.queries(mixed_lists())
     auc = mean_auc(subject.scores(queries), queries)
     if not auc >= _LEAST_AUC:
         subject.fail(
@@ -352,13 +214,13 @@ def check_learns(subject: _Subject) -> None:
 
 
 @_property("unit weights")
-def check_unit_weights(subject: _Subject) -> None:
+def check_unit_weights(subject: RankerSubject) -> None:
     """A table of ones is plain training."""
     data = mixed_lists()
-    queries = _queries(subject, data)
+    queries = subject.queries(data)
     ones = subject.scores(queries)
     advice = "With all weights 1, train as if there were none."
-    ungrouped = _queries(subject, data, sensitive_features=None)
+    ungrouped = subject.queries(data, sensitive_features=None)
     subject.same(ones, subject.scores(ungrouped), "with and without groups", advice)
     if hasattr(subject.ranker, "fit"):
         fitted = clone(subject.ranker, safe=False).fit(data["X"].copy(), data["y"], qid=data["qid"])
@@ -370,13 +232,13 @@ def check_unit_weights(subject: _Subject) -> None:
 
 
 @_property("scale")
-def check_scale(subject: _Subject) -> None:
+def check_scale(subject: RankerSubject) -> None:
     """Scaling the table changes nothing."""
-    queries = _queries(subject, mixed_lists())
-    once = subject.scores(queries, _TABLE)
+    queries = subject.queries(mixed_lists())
+    once = subject.scores(queries, TABLE)
     for factor in (3.0, 0.1):
         subject.same(
-            subject.scores(queries, factor * _TABLE),
+            subject.scores(queries, factor * TABLE),
             once,
             f"a table and {factor:g} times that table",
             "Divide the weights by their mean over the pairs before training.",
@@ -384,13 +246,13 @@ def check_scale(subject: _Subject) -> None:
 
 
 @_property("weights matter")
-def check_weights_matter(subject: _Subject) -> None:
+def check_weights_matter(subject: RankerSubject) -> None:
     """What weighs more is respected more."""
-    queries = _queries(subject, _in_cells())
-    cell = np.nonzero(_cell_table(queries, 0.0, ab=1.0))
+    queries = subject.queries(in_cells())
+    cell = np.nonzero(cell_table(queries, 0.0, ab=1.0))
     heavy, light = (
         cell_means(subject.scores(queries, table), queries)[cell].item()
-        for table in (_cell_table(queries, ab=9.0), _cell_table(queries, ba=9.0))
+        for table in (cell_table(queries, ab=9.0), cell_table(queries, ba=9.0))
     )
     if not heavy - light >= _LEAST_PULL:
         subject.fail(
@@ -401,83 +263,83 @@ def check_weights_matter(subject: _Subject) -> None:
 
 
 @_property("whole weights")
-def check_whole_weights(subject: _Subject) -> None:
+def check_whole_weights(subject: RankerSubject) -> None:
     """A whole weight equals repeating the pair."""
-    queries = _queries(subject, _in_cells(copies=True))
+    queries = subject.queries(in_cells(copies=True))
     subject.same(
-        subject.scores(queries, _cell_table(queries, 2.0, ab=3.0, cd=1.0)),
-        subject.scores(queries, _cell_table(queries, 2.0)),
+        subject.scores(queries, cell_table(queries, 2.0, ab=3.0, cd=1.0)),
+        subject.scores(queries, cell_table(queries, 2.0)),
         "a query with weight 3 and its copy with 1, against both with 2",
         "Let a pair of weight w count as w pairs: multiply its loss by w, not by a power of it.",
     )
 
 
 @_property("zero weights")
-def check_zero_weights(subject: _Subject) -> None:
+def check_zero_weights(subject: RankerSubject) -> None:
     """A weight of zero equals dropping the pair."""
-    data = _in_cells()
-    queries = _queries(subject, data)
-    dropped = _rows_of_cell(data, 1)
+    data = in_cells()
+    queries = subject.queries(data)
+    dropped = rows_of_cell(data, 1)
     kept = ~dropped
-    zero = subject.scores(queries, _cell_table(queries, ba=0.0))[kept]
+    zero = subject.scores(queries, cell_table(queries, ba=0.0))[kept]
     advice = "Leave pairs that weigh 0 out of every sum, every mean and every count."
     for changed, what in (
         ({"query_weight": np.where(dropped, 0.0, 1.0)}, "a cell that weighs 0 and its queries"),
         ({"y": np.where(dropped, 0.0, data["y"])}, "pairs that weigh 0 and pairs not there"),
     ):
-        got = subject.scores(_queries(subject, data, **changed))[kept]
+        got = subject.scores(subject.queries(data, **changed))[kept]
         subject.same(got, zero, what, advice)
 
 
 @_property("weights multiply")
-def check_weights_multiply(subject: _Subject) -> None:
+def check_weights_multiply(subject: RankerSubject) -> None:
     """Table, query weight and item weights multiply."""
-    data = _in_cells()
-    rows = _rows_of_cell(data, 0)
-    plain = _queries(subject, data)
-    double = _cell_table(plain, ab=2.0)
+    data = in_cells()
+    rows = rows_of_cell(data, 0)
+    plain = subject.queries(data)
+    double = cell_table(plain, ab=2.0)
     by_table = subject.scores(plain, double)
     advice = "Weigh a pair by table entry × query weight × both items' weights."
     doubled = np.where(rows, 2.0, 1.0)
-    by_query = _queries(subject, data, query_weight=doubled)
+    by_query = subject.queries(data, query_weight=doubled)
     subject.same(by_table, subject.scores(by_query), "a cell and its queries, weighing 2", advice)
     preferred = np.where(rows & (data["y"] > 0), 2.0, 1.0)
-    by_item = _queries(subject, data, sample_weight=preferred)
+    by_item = subject.queries(data, sample_weight=preferred)
     subject.same(by_table, subject.scores(by_item), "a cell and its items, weighing 2", advice)
     n_items = len(data["y"])
-    equal = _queries(
-        subject, data, sample_weight=np.full(n_items, 0.5), query_weight=np.full(n_items, 3.0)
+    alike = subject.queries(
+        data, sample_weight=np.full(n_items, 0.5), query_weight=np.full(n_items, 3.0)
     )
     subject.same(
-        by_table, subject.scores(equal, double), "without and with equal weights for all", advice
+        by_table, subject.scores(alike, double), "without and with equal weights for all", advice
     )
 
 
 @_property("missing groups")
-def check_missing_groups(subject: _Subject) -> None:
+def check_missing_groups(subject: RankerSubject) -> None:
     """Pairs with an item of unknown group weigh 1."""
     data = mixed_lists()
     unknown = np.arange(len(data["y"])) % 5 == 0
     group = data["sensitive_features"]
-    missing = _queries(subject, data, sensitive_features=np.where(unknown, None, group))
-    named = _queries(subject, data, sensitive_features=np.where(unknown, "z", group))
+    missing = subject.queries(data, sensitive_features=np.where(unknown, None, group))
+    named = subject.queries(data, sensitive_features=np.where(unknown, "z", group))
     subject.same(
-        subject.scores(missing, _TABLE),
-        subject.scores(named, np.pad(_TABLE, (0, 1), constant_values=1.0)),
+        subject.scores(missing, TABLE),
+        subject.scores(named, np.pad(TABLE, (0, 1), constant_values=1.0)),
         "items without a group, and in a group whose pairs weigh 1",
         "Weigh pairs with an item of unknown group (code n_groups) by 1; `Queries.pad` does it.",
     )
 
 
 @_property("row order")
-def check_row_order(subject: _Subject) -> None:
+def check_row_order(subject: RankerSubject) -> None:
     """The order of the caller's rows does not matter."""
     data = mixed_lists()
     rows = np.random.default_rng(5).permutation(len(data["y"]))
     shuffled = {key: values[rows] for key, values in data.items()}
     subject.same(
-        subject.scores(_queries(subject, shuffled), _TABLE),
-        subject.scores(_queries(subject, data), _TABLE)[rows],
+        subject.scores(subject.queries(shuffled), TABLE),
+        subject.scores(subject.queries(data), TABLE)[rows],
         "shuffled rows",
         "Read which rows share a query from `Queries.query`: they need not stand together "
         "(`Queries.by_query` puts them so).",
@@ -488,17 +350,17 @@ def check_row_order(subject: _Subject) -> None:
 
 
 @_property("clone")
-def check_clone(subject: _Subject) -> None:
+def check_clone(subject: RankerSubject) -> None:
     """A clone has the same parameters, is not fitted, and fits to the same scores."""
     if not hasattr(subject.ranker, "get_params"):
         subject.fail(
             "it has no get_params. Inherit from sklearn.base.BaseEstimator, and let __init__ only "
             "store its arguments."
         )
-    queries = _queries(subject, mixed_lists())
-    fitted = subject.fit(queries, _TABLE)
+    queries = subject.queries(mixed_lists())
+    fitted = subject.fit(queries, TABLE)
     copy = clone(fitted)
-    if type(copy) is not type(fitted) or not _equal(_frozen(copy), _frozen(fitted)):
+    if type(copy) is not type(fitted) or not equal(frozen(copy), frozen(fitted)):
         subject.fail(
             f"its clone is {copy!r}. Let __init__ store its arguments as they are, under their "
             "own names."
@@ -512,7 +374,7 @@ def check_clone(subject: _Subject) -> None:
             "the clone of a fitted ranker predicts before it is fitted. Keep what is learnt in "
             "attributes that fit_pairs sets, not in parameters or in the class."
         )
-    copy.fit_pairs(queries, _TABLE.copy())
+    copy.fit_pairs(queries, TABLE.copy())
     subject.same(
         subject.predict(copy, queries.X),
         subject.predict(fitted, queries.X),
@@ -523,49 +385,49 @@ def check_clone(subject: _Subject) -> None:
 
 
 @_property("parameters")
-def check_parameters(subject: _Subject) -> None:
+def check_parameters(subject: RankerSubject) -> None:
     """Fitting changes neither the parameters nor the data."""
     ranker = clone(subject.ranker, safe=False)
-    queries, table = _queries(subject, mixed_lists()), _TABLE.copy()
-    before, fitted, features = _frozen(ranker), _fitted(ranker), queries.X.copy()
+    queries, table = subject.queries(mixed_lists()), TABLE.copy()
+    before, fitted, features = frozen(ranker), fitted_ones(ranker), queries.X.copy()
     if ranker.fit_pairs(queries, table) is not ranker:
         subject.fail("fit_pairs does not return the ranker itself. End it with `return self`.")
     ranker.predict(queries.X)
-    after = _frozen(ranker)
-    if not _equal(after, before) or _fitted(ranker) != fitted:
-        changed = _differing(after, before) or f"{', '.join(_fitted(ranker))}, now fitted"
+    after = frozen(ranker)
+    if not equal(after, before) or fitted_ones(ranker) != fitted:
+        changed = differing(after, before) or f"{', '.join(fitted_ones(ranker))}, now fitted"
         subject.fail(
             f"fitting changed its parameters: {changed}. Train a copy of what was given, and set "
             "only attributes whose names end in an underscore."
         )
-    if not np.array_equal(queries.X, features) or not np.array_equal(table, _TABLE):
+    if not np.array_equal(queries.X, features) or not np.array_equal(table, TABLE):
         subject.fail("fitting changed the features or the table. Copy before you write to them.")
 
 
 @_property("previous")
-def check_previous(subject: _Subject) -> None:
+def check_previous(subject: RankerSubject) -> None:
     """The previous fit is a place to start from, and is not changed."""
-    queries = _queries(subject, mixed_lists())
+    queries = subject.queries(mixed_lists())
     first = subject.fit(queries)
     before = subject.predict(first, queries.X)
-    second = subject.fit(queries, _TABLE, previous=first)
+    second = subject.fit(queries, TABLE, previous=first)
     if not np.array_equal(subject.predict(first, queries.X), before):
         subject.fail(
             "the previous model scores differently after the next fit. Copy what you go on from."
         )
     subject.same(
         subject.predict(second, queries.X),
-        subject.scores(_queries(subject, mixed_lists()), _TABLE),
+        subject.scores(subject.queries(mixed_lists()), TABLE),
         "with and without a previous fit",
         "Start from the previous fit only where the result does not depend on the start.",
     )
 
 
 @_property("predict")
-def check_predict(subject: _Subject) -> None:
+def check_predict(subject: RankerSubject) -> None:
     """Scores are finite numbers, each of its own row, without a group."""
-    queries = _queries(subject, mixed_lists())
-    model = subject.fit(queries, _TABLE)
+    queries = subject.queries(mixed_lists())
+    model = subject.fit(queries, TABLE)
     X = queries.X
     scores = model.predict(X)
     if not isinstance(scores, np.ndarray) or scores.dtype != np.float64:
@@ -583,10 +445,10 @@ def check_predict(subject: _Subject) -> None:
 
 
 @_property("seed")
-def check_seed(subject: _Subject) -> None:
+def check_seed(subject: RankerSubject) -> None:
     """The same seed gives the same model."""
     first, second = (
-        with_global_seed(seed, lambda: subject.scores(_queries(subject, mixed_lists()), _TABLE))
+        with_global_seed(seed, lambda: subject.scores(subject.queries(mixed_lists()), TABLE))
         for seed in (1, 2)
     )
     subject.same(
@@ -599,20 +461,20 @@ def check_seed(subject: _Subject) -> None:
 
 
 @_property("interruption")
-def check_interruption(subject: _Subject) -> None:
+def check_interruption(subject: RankerSubject) -> None:
     """A fit that Ctrl-C ended leaves nothing broken."""
     data = mixed_lists()
-    queries = _queries(subject, data)
+    queries = subject.queries(data)
     first = subject.fit(queries)
     before = subject.predict(first, data["X"])
-    want = subject.scores(queries, _TABLE)
+    want = subject.scores(queries, TABLE)
     came_out = 0
     for previous in (None, first):  # new queries, whose preparation is interrupted too, and later
         with Calls(subject.ranker) as calls:
-            given = _queries(subject, data) if previous is None else queries
-            subject.fit(given, _TABLE, previous=previous)
+            given = subject.queries(data) if previous is None else queries
+            subject.fit(given, TABLE, previous=previous)
         for share in INTERRUPTIONS:
-            given = _queries(subject, data) if previous is None else queries
+            given = subject.queries(data) if previous is None else queries
             ranker = clone(subject.ranker, safe=False)
             at = 2 + int(share * (calls.n - 2))  # the first is the fit itself
             came_out += _interrupted(ranker, given, previous, at)
@@ -622,7 +484,7 @@ def check_interruption(subject: _Subject) -> None:
                     f"the first model scores differently {where}. Copy what you go on from, and "
                     "put back in a `finally` what a fit changes outside of itself."
                 )
-            ranker.fit_pairs(given, _TABLE.copy(), previous=previous)
+            ranker.fit_pairs(given, TABLE.copy(), previous=previous)
             subject.same(
                 subject.predict(ranker, data["X"]),
                 want,
@@ -638,7 +500,7 @@ def _interrupted(ranker: Any, queries: Queries, previous: Any, at: int) -> bool:
     """Interrupt a fit, and tell whether the interruption came out."""
     try:
         with Calls(ranker, at):
-            ranker.fit_pairs(queries, _TABLE.copy(), previous=previous)
+            ranker.fit_pairs(queries, TABLE.copy(), previous=previous)
     except KeyboardInterrupt:
         return True
     except Exception:  # an engine's, whose callback from C was interrupted
@@ -650,32 +512,32 @@ def _interrupted(ranker: Any, queries: Queries, previous: Any, at: int) -> bool:
 
 
 @_property("following")
-def check_following(subject: _Subject) -> None:
+def check_following(subject: RankerSubject) -> None:
     """A table that is followed and stays the same is that table."""
     if not hasattr(subject.ranker, "fit_following"):
         return
-    queries = _queries(subject, mixed_lists())
+    queries = subject.queries(mixed_lists())
     ranker = clone(subject.ranker, safe=False)
     try:
-        ranker.fit_following(queries, lambda *_: _TABLE.copy())
+        ranker.fit_following(queries, lambda *_: TABLE.copy())
     except InputError:  # these settings do not allow it, which is as good as not offering it
         return
     subject.same(
         subject.predict(ranker, queries.X),
-        subject.scores(queries, _TABLE),
+        subject.scores(queries, TABLE),
         "fit_following with one table, and fit_pairs with it",
         "Train in both ways alike.",
     )
 
 
 @_property("response")
-def check_response(subject: _Subject) -> None:
+def check_response(subject: RankerSubject) -> None:
     """The response foretells how the scores follow the table."""
     if not hasattr(subject.ranker, "response"):
         return
-    queries = _queries(subject, _in_cells())
-    table, step = _cell_table(queries, ab=1.5), 0.1
-    change = _cell_table(queries, 0.0, ab=1.0, ba=-0.5)
+    queries = subject.queries(in_cells())
+    table, step = cell_table(queries, ab=1.5), 0.1
+    change = cell_table(queries, 0.0, ab=1.0, ba=-0.5)
     model = subject.fit(queries, table)
     told = np.asarray(model.response(queries, table, change[None]))[0]
     up, down = (subject.scores(queries, table + sign * step * change) for sign in (1.0, -1.0))
@@ -690,7 +552,7 @@ def check_response(subject: _Subject) -> None:
 
 
 @_property("FairRanker")
-def check_fair_ranker(subject: _Subject) -> None:
+def check_fair_ranker(subject: RankerSubject) -> None:
     """It works inside FairRanker, and can be pickled there."""
     data = mixed_lists()
     model = FairRanker(subject.ranker, max_rounds=2, tolerance=0.0, progress=False)
@@ -706,53 +568,3 @@ def check_fair_ranker(subject: _Subject) -> None:
         "Keep all that predict needs in attributes that can be pickled.",
         shifted=False,
     )
-
-
-# --- comparing parameters ------------------------------------------------------------------------
-
-
-def _frozen(value: Any) -> Any:
-    """What can be compared later, of a parameter: nested parameters, arrays, weights of modules."""
-    if isinstance(value, type) or callable(getattr(value, "randint", None)):
-        return value  # a generator moves on when it is used
-    if hasattr(value, "get_params"):
-        params = value.get_params(deep=False)
-        return type(value), {name: _frozen(each) for name, each in params.items()}
-    if callable(getattr(value, "state_dict", None)):
-        return type(value), {name: _frozen(each) for name, each in value.state_dict().items()}
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, dict):
-        return {name: _frozen(each) for name, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_frozen(each) for each in value]
-    return value
-
-
-def _fitted(ranker: Any) -> list[str]:
-    """The names of the parameters that are fitted estimators."""
-    params = ranker.get_params() if hasattr(ranker, "get_params") else {}
-    return [name for name, value in params.items() if _is_fitted(value)]
-
-
-def _is_fitted(value: Any) -> bool:
-    if isinstance(value, type) or not hasattr(value, "get_params"):
-        return False
-    try:
-        check_is_fitted(value)
-    except (NotFittedError, TypeError):
-        return False
-    return True
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(one[name], other[name]) for name in one)
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    return one is other or bool(one == other) or (one != one and other != other)  # NaN
-
-
-def _differing(after: tuple[Any, Any], before: tuple[Any, Any]) -> str:
-    """The names of the parameters that are not what they were."""
-    return ", ".join(name for name in after[1] if not _equal(after[1][name], before[1].get(name)))
