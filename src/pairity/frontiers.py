@@ -7,22 +7,23 @@ the paper draws it, says which points are Pareto-optimal, and picks one by a sta
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import Enum
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite, isnan, sqrt
-from numbers import Real
+from math import isfinite, isnan
 from typing import Any, Literal, cast
 
 import numpy as np
-from scipy import stats
 
 from pairity.audits import require_sampling
+from pairity.choices import RULES as RULES
+from pairity.choices import Choice, choose, is_number, require_choice
+from pairity.choices import Verdict as Verdict
 from pairity.columns import show
 from pairity.constraints import Constraint
 from pairity.exceptions import InputError
-from pairity.figures import NAN, Figure
+from pairity.figures import Figure
+from pairity.frontier_points import Point, averages
 from pairity.markup import notebook, table, tag
 from pairity.runs import (
     UTILITIES,
@@ -35,126 +36,6 @@ from pairity.text import make_frame, render_table, shorten
 FORMAT = "pairity frontier 1"
 Part = Literal["test", "validation"]
 _PARTS: tuple[Part, ...] = ("test", "validation")
-
-
-# --- points --------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Point:
-    """One method with its settings: its runs, averaged over their seeds.
-
-    Attributes
-    ----------
-    method : str
-    settings : dict from str to a plain value
-    needs_group : bool, whether groups are read where it is applied
-    runs : tuple of Run, one for each seed
-    test, validation : dict from str to Figure
-        Means over seeds, with intervals (see `Frontier`): "auc", "ndcg@10", and violations under
-        the constraint's name. Empty where a run failed.
-    """
-
-    method: str
-    settings: dict[str, Any]
-    needs_group: bool
-    runs: tuple[Run, ...]
-    test: dict[str, Figure]
-    validation: dict[str, Figure]
-
-    @property
-    def label(self) -> str:
-        """The method with its settings, such as ``lagrangian(slack=0.1)``."""
-        return self.runs[0].label
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of one fit, averaged over seeds; NaN where all failed."""
-        known = [run.seconds for run in self.runs if not isnan(run.seconds)]
-        return float(np.mean(known)) if known else NAN
-
-    @property
-    def errors(self) -> tuple[str, ...]:
-        """Why runs failed."""
-        return tuple(dict.fromkeys(run.error for run in self.runs if run.error is not None))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What its runs warned of."""
-        return tuple(dict.fromkeys(note for run in self.runs for note in run.notes))
-
-    def __repr__(self) -> str:
-        return self.label
-
-
-class Verdict(Enum):
-    """How picking a point ended."""
-
-    CHOSEN = "A point's violation is within the limit."
-    NONE = "No point's violation is within the limit."
-
-    def __str__(self) -> str:
-        return self.value
-
-
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """What `Frontier.pick` chose, and why; prints as a sentence.
-
-    Attributes
-    ----------
-    verdict : Verdict
-    point : Point or None, the one chosen; None where none qualifies
-    closest : Point, the one with the lowest bound
-    bound : float
-        The upper bound on the violation of the chosen point, or of the closest where there is none.
-    bounds : tuple of (Point, float), of all points that could be chosen from, lowest first
-    constraint, utility, rule : str
-    epsilon : float
-    confidence : float or None
-    """
-
-    verdict: Verdict
-    point: Point | None
-    closest: Point
-    bound: float
-    bounds: tuple[tuple[Point, float], ...]
-    constraint: str
-    utility: str
-    rule: str
-    epsilon: float
-    confidence: float | None
-
-    def __str__(self) -> str:
-        shown = self.closest if self.point is None else self.point
-        figure = shown.validation[self.constraint]
-        of = "" if self.confidence is None else f", at {100 * self.confidence:g} % confidence"
-        bound = f"{self.bound:.4f}{of}, on {figure.n_queries} validation queries"
-        few = " That is few: take the bound with caution." if figure.small else ""
-        if self.point is None:
-            return (
-                f"No point has a violation ({self.constraint}) of at most {self.epsilon:g}. The "
-                f"closest of {len(self.bounds)} is {shown.label}: at most {bound}.{few}"
-            )
-        value = shown.validation[self.utility].value
-        return (
-            f"{shown.label} is the {self.rule} of {self._n_within()} points out of "
-            f"{len(self.bounds)} with a violation ({self.constraint}) of at most {self.epsilon:g}: "
-            f"{self.utility} {value:.4f}, violation at most {bound}.{few}"
-        )
-
-    def _n_within(self) -> int:
-        return sum(bound <= self.epsilon for _, bound in self.bounds)
-
-
-RULES: dict[str, str] = {
-    "most accurate": "the highest utility on validation queries",
-    "fairest": "the lowest bound on the violation",
-}
-"""How to choose among the points within the limit."""
-
-
-# --- the frontier --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -207,8 +88,8 @@ class Frontier:
                 runs[0].settings,
                 runs[0].needs_group,
                 tuple(runs),
-                _averages([run.test for run in runs], self.confidence, self.test_ratio),
-                _averages([run.validation for run in runs], self.confidence, self.validation_ratio),
+                averages([run.test for run in runs], self.confidence, self.test_ratio),
+                averages([run.validation for run in runs], self.confidence, self.validation_ratio),
             )
             for runs in grouped.values()
         )
@@ -313,61 +194,10 @@ class Frontier:
         ]
         if not candidates:
             raise InputError(f"There is no point to pick from: {self._why_none(name)}")
-        found = self._bounds(candidates, name, confidence, simultaneous)
-        ordered = sorted(found, key=lambda each: each[1])  # stable: ties stay in order
-        if not ordered:
-            raise InputError(
-                f"The violation of {name} has no interval on the validation queries, so there is "
-                "no bound. Sweep with n_resamples=1000 and several validation queries, use a "
-                "pairwise constraint, or give confidence=None to compare the violation itself."
-            )
-        within = [each for each in ordered if each[1] <= epsilon]
-        chosen = None
-        if within and rule == "fairest":
-            least = within[0][1]
-            level = [each for each in within if each[1] == least]
-            chosen = max(level, key=lambda each: each[0].validation[utility].value)
-        elif within:
-            chosen = max(within, key=lambda each: each[0].validation[utility].value)
-        return Choice(
-            verdict=Verdict.NONE if chosen is None else Verdict.CHOSEN,
-            point=None if chosen is None else chosen[0],
-            closest=ordered[0][0],
-            bound=(chosen or ordered[0])[1],
-            bounds=tuple(ordered),
-            constraint=name,
-            utility=utility,
-            rule=rule,
-            epsilon=float(epsilon),
-            confidence=confidence,
-        )
-
-    def _bounds(
-        self, points: Sequence[Point], name: str, confidence: float | None, simultaneous: bool
-    ) -> list[tuple[Point, float]]:
-        """An upper bound on the violation of each point that has one."""
-        if confidence is None:
-            return [(point, point.validation[name].value) for point in points]
-        points = [point for point in points if all(name in run.resampled for run in point.runs)]
-        excess = {
-            (at, run.seed): np.array(run.resampled[name]) - run.validation[name].value
-            for at, point in enumerate(points)
-            for run in point.runs
-        }
-        if simultaneous:
-            for seed in {seed for _, seed in excess}:
-                of_seed = [key for key in excess if key[1] == seed]
-                largest = np.fmax.reduce(np.array([excess[key] for key in of_seed]))
-                excess.update((key, largest) for key in of_seed)
-        bounds = []
-        for at, point in enumerate(points):
-            level = _expanded(confidence, point.validation[name].n_queries)
-            above = [
-                run.validation[name].value + float(np.nanquantile(excess[at, run.seed], level))
-                for run in point.runs
-            ]
-            bounds.append((point, float(np.mean(above))))
-        return bounds
+        return choose(
+            candidates, name, epsilon,
+            confidence=confidence, rule=rule, utility=utility, simultaneous=simultaneous,
+        )  # fmt: skip
 
     def _why_none(self, name: str) -> str:
         if not self.runs:
@@ -635,43 +465,6 @@ class Frontier:
         return "\n".join(lines)
 
 
-def _averages(
-    runs: Sequence[dict[str, Figure]], confidence: float, ratio: float | None
-) -> dict[str, Figure]:
-    """Means over seeds, of every figure; nothing where a seed has none."""
-    if not all(runs):
-        return {}
-    return {name: _average([run[name] for run in runs], confidence, ratio) for name in runs[0]}
-
-
-def _average(figures: Sequence[Figure], confidence: float, ratio: float | None) -> Figure:
-    n = len(figures)
-    if n == 1:
-        return figures[0]
-    values, low, high = (np.array([getattr(f, part) for f in figures]) for part in _ENDS)
-    mean, spread = float(values.mean()), float(values.std(ddof=1))
-    t = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
-    below, above = (abs(mean - float(end.mean())) for end in (low, high))  # by query
-    if ratio is None:
-        across = t * spread / sqrt(n)
-        below, above = float(np.hypot(below, across)), float(np.hypot(above, across))
-    else:
-        shrunk = sqrt(1 / n + ratio)
-        below, above = (shrunk * float(np.fmax(side, t * spread)) for side in (below, above))
-    weakest = min(figures, key=lambda figure: figure.n_queries)
-    top = max(1.0, float(values.max()))
-    return replace(weakest, value=mean, low=max(mean - below, 0.0), high=min(mean + above, top))
-
-
-_ENDS = ("value", "low", "high")
-
-
-def _expanded(confidence: float, n_queries: int) -> float:
-    """The percentile that covers with this confidence where n queries are resampled."""
-    n = max(n_queries, 2)
-    return float(stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf(confidence, n - 1)))
-
-
 def _cell(figure: Figure | None) -> str:
     if figure is None or isnan(figure.value):
         return "-"
@@ -685,18 +478,3 @@ def as_utility(name: Any) -> str:
     if name not in UTILITIES:
         raise InputError(f"utility is {name!r}; choose one of {', '.join(map(repr, UTILITIES))}.")
     return str(name)
-
-
-def require_choice(epsilon: Any, confidence: Any, rule: Any) -> None:
-    """Refuse what `Frontier.pick` cannot choose by."""
-    if not is_number(epsilon) or not 0.0 <= epsilon < np.inf:
-        raise InputError(f"epsilon is {epsilon!r}; give a violation from 0 up, such as 0.05.")
-    if confidence is not None:
-        require_sampling(confidence, 0)
-    if rule not in RULES:
-        raise InputError(f"rule is {rule!r}; choose one of {', '.join(map(repr, RULES))}.")
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a real number, and no truth value."""
-    return isinstance(value, Real) and not isinstance(value, bool)

@@ -31,7 +31,8 @@ from pairity.evidence import (
 from pairity.exceptions import InputError, PairityWarning
 from pairity.fair_ranker import FairRanker
 from pairity.figures import Support
-from pairity.frontiers import Frontier, Point
+from pairity.frontier_points import Point
+from pairity.frontiers import Frontier
 from pairity.methods import Method, Rankings
 from pairity.observing import (
     BINS,

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from pairity.audits import name_constraints, require_sampling
+from pairity.choices import is_number
 from pairity.columns import show
 from pairity.constraints import CATALOGUE
 from pairity.exceptions import InputError, PairityWarning
-from pairity.frontiers import Frontier, is_number
+from pairity.frontiers import Frontier
 from pairity.methods import Method, as_method
 from pairity.progress import Show
 from pairity.queries import Queries, require_groups, require_preferences

@@ -23,9 +23,10 @@ from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
+from pairity.choices import Choice, require_choice
 from pairity.columns import show
 from pairity.exceptions import InputError, TargetNotReachedWarning
-from pairity.frontiers import Choice, Frontier, as_utility, require_choice
+from pairity.frontiers import Frontier, as_utility
 from pairity.methods import Method, Scorer
 from pairity.progress import Show
 from pairity.queries import Queries, require_groups, require_preferences

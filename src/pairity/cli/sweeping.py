@@ -28,7 +28,8 @@ from pairity.cli.printing import note, print_json, say
 from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
-    from pairity.frontiers import Choice, Frontier
+    from pairity.choices import Choice
+    from pairity.frontiers import Frontier
     from pairity.methods import Method
     from pairity.queries import Queries
 
