@@ -18,6 +18,8 @@ from pairity.rankers._products import one_blas_thread, times, transposed_times
 
 Array = NDArray[np.float64]
 
+_COPIED = 2**28
+
 
 def as_expressible(
     constraint: Any, method: str, names: Sequence[str], reason: str
@@ -42,9 +44,11 @@ def require_number(value: Any, name: str, *, positive: bool = False) -> float:
 
 @dataclass(frozen=True, eq=False)
 class StandardFeatures:
-    """The features of training queries divided by their standard deviations, never copied.
+    """The features of training queries, to be divided by their standard deviations.
 
     They are not centred, since pairs do not see a common shift. A constant feature is left out.
+    Methods that go over them thousands of times do so column by column, which is faster: a table
+    of up to `_COPIED` bytes is copied for that.
     """
 
     X: Any
@@ -56,7 +60,10 @@ class StandardFeatures:
         data = linear_data(queries)
         require_preferences(queries)
         require_groups(queries)
-        return cls(queries.X, data.deviations())
+        X = queries.X
+        if isinstance(X, np.ndarray) and X.nbytes <= _COPIED:
+            X = np.asfortranarray(X)
+        return cls(X, data.deviations())
 
     def scores(self, beta: Array) -> Array:
         """Scores of the items from coefficients of the scaled features."""

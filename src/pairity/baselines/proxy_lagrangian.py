@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from pairity.baselines._hinged_lists import HingedLists, hinged_lists
 from pairity.baselines._linear import (
     StandardFeatures,
     as_expressible,
@@ -45,7 +46,7 @@ from pairity.constraints import CATALOGUE, Contrasts, PairwiseConstraint
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.losses import two_hinges
 from pairity.methods import Method, changed_from
-from pairity.pairs import cell_counts, cell_sums, mean_shares
+from pairity.pairs import cell_counts, mean_shares
 from pairity.queries import Queries
 from pairity.rankers._products import one_blas_thread
 
@@ -229,6 +230,15 @@ class _Proxy:
             raise ConstraintError(f"{constraint!r} compares nothing in these queries.")
         self.base, self.base_weight = _weigh_error(queries, constraint)
         self.lists = _weigh_cells(queries, constraint)
+        self.by_label = hinged_lists(queries)
+        self.by_cell = self.by_label
+        if constraint.pairs == "all":
+            by_group = replace(queries, y=self.lists.y)
+            self.by_cell = hinged_lists(by_group)
+            every, first = cell_counts(queries, pairs="all"), cell_counts(by_group)
+            # of (l, k) in the other order, and half of the pairs within a group
+            self.in_all = first.transpose(0, 2, 1) + np.eye(every.shape[1]) * every / 2
+        self._scores: Array | None = None
         self.tables = self._worth()
         average, weight = constraint.average, queries.weight_of_query
         self.of_error = mean_shares(
@@ -257,41 +267,53 @@ class _Proxy:
         """T: what a pair in the right order is worth to the constraints, by cell."""
         return np.tensordot(multipliers[1] - multipliers[0], self.tables, axes=1)
 
-    def _hinges(self, scores: Array, multipliers: Array) -> list[tuple[float, Array, Array]]:
-        """Base loss and relaxed constraints at given scores: value, gradient and Hessian of each.
-
-        In one, where both run over the same lists.
-        """
-        signed = self.signed_table(multipliers)
+    def _terms(self, multipliers: Array) -> list[tuple[HingedLists, Queries, Array, Array]]:
+        """Base loss and relaxed constraints: lists, weighted, and a table for either side."""
+        signed = self.lists.pad(self.signed_table(multipliers), fill=0.0)
         raised, lowered = np.maximum(signed, 0.0), np.maximum(-signed, 0.0)
-        raised = self.lists.pad(raised, fill=0.0)
         if self.base is self.lists:
-            return [two_hinges(scores, self.lists, raised + self.base_weight, lowered)]
-        calls = [two_hinges(scores, self.base, np.full_like(raised, self.base_weight))]
-        if signed.any():
-            calls.append(two_hinges(scores, self.lists, raised, lowered))
-        return calls
+            return [(self.by_label, self.base, raised + self.base_weight, lowered)]
+        base = np.full_like(signed, self.base_weight)
+        terms = [(self.by_label, self.base, base, np.zeros_like(signed))]
+        return [*terms, (self.by_cell, self.lists, raised, lowered)] if signed.any() else terms
 
     def value(self, scores: Array, multipliers: Array) -> float:
         """Base loss and hinges, without the constants that the scores do not move."""
-        return sum(value for value, _, _ in self._hinges(scores, multipliers))
+        return sum(
+            two_hinges(scores, queries, table, mirrored)[0]
+            for _, queries, table, mirrored in self._terms(multipliers)
+        )
 
     def gradient(self, scores: Array, multipliers: Array) -> Array:
         """The derivative of `value` in the scores."""
-        first, *others = (gradient for _, gradient, _ in self._hinges(scores, multipliers))
+        self._look(scores)
+        first, *others = (
+            lists.gradient(queries, table, mirrored)
+            for lists, queries, table, mirrored in self._terms(multipliers)
+        )
         return sum(others, first)
 
     def measure(self, scores: Array) -> tuple[float, Array]:
         """The true error, a tie one half, and the true gap of each contrast."""
-        constraint, known = self.constraint, slice(self.queries.n_groups)
-        sums = cell_sums(scores, self.queries)
+        self._look(scores)
+        sums = self.by_label.sums()
         right = float(np.einsum("q,qkl->", self.of_error, sums))
-        if constraint.pairs == "preference" and not constraint.soft:
-            sums = sums[:, known, known]
-        else:
-            sums = constraint.sums(self.queries, scores)
-        means = np.einsum("qe,qe->e", self.of_means, constraint.entries(sums))
+        known = slice(self.queries.n_groups)
+        if self.constraint.soft:
+            sums = self.constraint.sums(self.queries, scores)
+        elif self.constraint.pairs == "all":
+            upper = self.by_cell.sums()
+            sums = upper + self.in_all - upper.transpose(0, 2, 1)
+        entries = self.constraint.entries(sums[:, known, known])
+        means = np.einsum("qe,qe->e", self.of_means, entries)
         return 1.0 - right, self.at_none + means @ self.slopes
+
+    def _look(self, scores: Array) -> None:
+        """Sort and merge the lists, unless these scores are the last ones."""
+        if scores is not self._scores:
+            for lists in {id(each): each for each in (self.by_label, self.by_cell)}.values():
+                lists.look(scores)
+            self._scores = scores
 
     def _gaps(self, means: Array) -> Array:
         """The gaps of given means; they rise evenly with each."""

@@ -1,0 +1,84 @@
+"""Lists at given scores: the hinges and the order of their preference pairs, of any weights."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity import merge_kernels
+from pairity.losses import two_hinges
+from pairity.pairs import cell_sums
+from pairity.queries import Queries
+from pairity.threads import run_blocks
+
+Array = NDArray[np.float64]
+
+
+class HingedLists(Protocol):
+    """What the game asks of lists."""
+
+    def look(self, scores: Array) -> None:
+        """Take the scores that all else is about."""
+
+    def sums(self) -> Array:
+        """`pairity.pairs.cell_sums` of the preference pairs."""
+
+    def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
+        """That of `pairity.losses.two_hinges`; both tables have a row for each code.
+
+        The queries may differ from the lists in weights alone.
+        """
+
+
+def hinged_lists(queries: Queries) -> HingedLists:
+    """Lists that are merged, where no query has more than two labels; else compared."""
+    return ComparedLists(queries) if queries.layout.level.max() > 1 else MergedLists(queries)
+
+
+class ComparedLists:
+    """Lists with any labels, by the kernels that compare their pairs."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries, self._scores = queries, np.zeros(queries.n_items)
+
+    def look(self, scores: Array) -> None:
+        self._scores = scores
+
+    def sums(self) -> Array:
+        return cell_sums(self._scores, self._queries)
+
+    def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
+        return two_hinges(self._scores, queries, table, mirrored)[1]
+
+
+class MergedLists:
+    """Lists with two labels, sorted and merged once for all weights."""
+
+    def __init__(self, queries: Queries) -> None:
+        self._queries, layout = queries, queries.layout
+        first = layout.bounds[queries.query[layout.order]]
+        self._rising = (np.arange(queries.n_items) - first).astype(np.uint32)
+        self._near, self._far = np.zeros((2, queries.n_items), dtype=np.uint32)
+        self._sums = np.zeros((queries.n_queries, queries.n_codes, queries.n_codes))
+
+    def look(self, scores: Array) -> None:
+        layout = self._queries.layout
+        run_blocks(
+            merge_kernels.merge, layout.bounds, scores, layout.order, layout.bounds, layout.start,
+            layout.code, layout.weight, layout.longest, 1.0, self._rising, self._near, self._far,
+            self._sums,
+        )  # fmt: skip
+
+    def sums(self) -> Array:
+        return self._sums
+
+    def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
+        layout, gradient = queries.layout, np.zeros(queries.n_items)
+        run_blocks(
+            merge_kernels.reaching, layout.bounds, layout.order, layout.bounds, layout.start,
+            layout.code, layout.weight, layout.longest, self._rising, self._near, self._far, table,
+            mirrored, queries.weight_of_query, gradient,
+        )  # fmt: skip
+        return gradient
