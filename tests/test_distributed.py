@@ -255,6 +255,26 @@ def test_a_share_held_out_is_that_of_one_machine(client, tmp_path):
         other.fit(**columns(in_partitions(parts)))
 
 
+@pytest.mark.parametrize("along", ["lambda", "tolerance"])
+def test_a_path_is_that_of_one_machine(client, spread, along):
+    values = {"lambda": [0.0, 0.5, 1.0], "tolerance": [0.1, 0.02]}[along]
+    model = FairRanker(**OPTIONS, validation=0.3, random_state=1)
+    there = model.fit(**columns(spread)).path(
+        **columns(spread), along=along, values=values, test=columns(by_query(3))
+    )
+    other = FairRanker(**OPTIONS, validation=0.3, random_state=1)
+    here = other.fit(**columns(TABLE)).path(
+        **columns(TABLE), along=along, values=values, test=columns(TABLE)
+    )
+    assert "120 test queries" in str(there)
+    for mine, theirs in zip(there.points, here.points, strict=True):
+        assert (mine.x, mine.violation, mine.auc) == pytest.approx(
+            (theirs.x, theirs.violation, theirs.auc), abs=1e-9
+        )
+    with pytest.raises(InputError, match=r"random_state is None.*Fit with a whole number"):
+        FairRanker(**OPTIONS, validation=0.3).path(**columns(spread), values=[0.0])
+
+
 def test_queries_that_are_split_survive_the_loss_of_a_worker(client, spread):
     from pairity.distributed.queries import DaskQueries
 

@@ -226,7 +226,8 @@ def _moved(shares: Array, _queries: Queries, scores: Array, moves: Array) -> Arr
     return np.asarray(scores + shares @ moves)
 
 
-def _all_equal(queries: Queries) -> Array:
+def all_equal(queries: Queries) -> Array:
+    """Scores that put no item above another."""
     return np.zeros(queries.n_items)
 
 
@@ -269,7 +270,7 @@ def reweight(
     A KeyboardInterrupt after the first round ends the loop with the best round so far.
     """
     target = queries if measured_on is None else measured_on
-    unranked = constraint.violation(target, target.each(_all_equal))
+    unranked = constraint.violation(target, target.each(all_equal))
     if not len(Contrasts.of(unranked).first):
         raise ConstraintError(
             f"{constraint!r} compares nothing in the {target.n_queries} queries it is measured on. "

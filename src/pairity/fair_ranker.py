@@ -359,8 +359,8 @@ class FairRanker(RankingEstimator):
             The x, by default nine from 0 to 2; or the tolerances, by default six from the plain
             ranker's violation down to the model's `tolerance`.
         test : Queries or mapping, optional
-            Queries to report on, as for `validation`. By default those that the violation is
-            measured on.
+            Queries to report on, as for `validation`; Dask collections where the others are. By
+            default those that the violation is measured on.
         keep_models : bool, default=False
             Whether every point keeps its fitted ranker.
 
@@ -393,23 +393,42 @@ class FairRanker(RankingEstimator):
             "X": X, "y": y, "qid": qid, "sensitive_features": sensitive_features,
             "sample_weight": sample_weight, "query_weight": query_weight,
         }  # fmt: skip
-        if any(map(is_dask, data.values())):
-            raise InputError(
-                "path takes data in memory, not Dask collections. Fit with several tolerances."
-            )
         if not hasattr(self, "ranker_"):
             self.fit(**data, **fit_params)
         self._check_parameters()
         ranker, constraint = as_ranker(self.ranker), as_constraint(self.constraint)
+        raw, spread = bool(getattr(ranker, "raw_features", False)), any(map(is_dask, data.values()))
+        _require_place(self.ranker, ranker, constraint, spread)
+        if not spread:
+            read_features(self, X, raw=raw)  # which checks that they are those of fit
+        with opened(
+            data, raw=raw, client=client_of(self.ranker), announce=self.progress is not False,
+            groups=self.groups_,
+        ) as queries:  # fmt: skip
+            return self._path(
+                queries, ranker, constraint, along, values, test, keep_models, fit_params
+            )
+
+    def _path(
+        self,
+        queries: Any,
+        ranker: Any,
+        constraint: Constraint,
+        along: str,
+        values: list[float] | None,
+        test: Any,
+        keep_models: bool,
+        fit_params: dict[str, Any],
+    ) -> Path:
+        """The path, on queries in memory or on workers."""
         raw = bool(getattr(ranker, "raw_features", False))
-        read_features(self, X, raw=raw)  # which checks that they are those of fit
-        queries = Queries.from_arrays(**data, raw=raw).with_groups_of(self.groups_)
         train, measured_on = self._split_again(queries, raw)
         require_preferences(train)
-        report = measured_on
+        report: Any = measured_on
         if test is not None:
             with about("test"):
-                report = read_held_out(test, queries, raw)
+                read = read_held_out if isinstance(queries, Queries) else read_alike
+                report = read(test, queries, raw)
                 require_preferences(report)
                 constraint.check(report)
         options: dict[str, Any] = {
@@ -550,10 +569,16 @@ class FairRanker(RankingEstimator):
         with about("validation"):
             return queries, read_held_out(given, queries, raw)
 
-    def _split_again(self, queries: Queries, raw: bool) -> tuple[Queries, Queries | None]:
+    def _split_again(self, queries: Any, raw: bool) -> tuple[Any, Any]:
         """As `_split`, with the queries held out that `fit` held out."""
-        if not _is_number(self.validation):
+        local, seeded = isinstance(queries, Queries), isinstance(self.random_state, Integral)
+        if not _is_number(self.validation) or (seeded and not local):
             return self._split(queries, raw)
+        if not local:
+            raise InputError(
+                f"random_state is {self.random_state!r}, which does not say which queries were "
+                "held out on the workers. Fit with a whole number as random_state."
+            )
         if self._trained_on is None:
             raise InputError(
                 "This model was loaded from files, which do not say which queries it held out. "

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Real
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from pairity.algorithm import make_weigher, scores_of
+from pairity.algorithm import all_equal, make_weigher, scores_of
 from pairity.columns import show
 from pairity.constraints import Constraint, worst_gap
 from pairity.exceptions import InputError, MissingExtraError, PairityError, TrainingError
@@ -341,7 +342,7 @@ class _Trainer:
         cls, queries: Queries, ranker: Ranker, constraint: Constraint, lambda_: Array,
         previous: Any, *, pairs: str, weighting: str, fit_params: Mapping[str, Any] | None,
     ) -> _Trainer:  # fmt: skip
-        shape = constraint.violation(queries, np.zeros(queries.n_items)).shape
+        shape = constraint.violation(queries, queries.each(all_equal)).shape
         lambda_ = np.asarray(lambda_, dtype=np.float64)
         if lambda_.shape != shape:
             raise InputError(
@@ -378,7 +379,7 @@ class _Trainer:
 
 def _figures(model: Any, constraint: Constraint, queries: Queries) -> tuple[float, float]:
     """Violation and AUC."""
-    scores = scores_of(model, queries)
+    scores = queries.each(partial(scores_of, model))
     return worst_gap(constraint.violation(queries, scores)), mean_auc(scores, queries)
 
 

@@ -303,7 +303,12 @@ class DaskQueries:
 
 @contextmanager
 def opened(
-    columns: dict[str, Any], *, raw: bool, client: Any = None, announce: bool = True
+    columns: dict[str, Any],
+    *,
+    raw: bool,
+    client: Any = None,
+    announce: bool = True,
+    groups: tuple[str, ...] | None = None,
 ) -> Iterator[Any]:
     """Queries from columns: in memory, or on workers where some columns are Dask collections.
 
@@ -311,15 +316,18 @@ def opened(
     ----------
     columns : dict, as `Queries.from_arrays` takes them
     client, announce : as in `using_client`
+    groups : tuple of str, optional
+        The numbering of groups of other data.
     """
     if isinstance(columns["X"], Placed):
         yield replace(columns["X"].queries)  # a copy, which may let go of what the caller keeps
         return
     if not any(map(is_dask, columns.values())):
-        yield Queries.from_arrays(**columns, raw=raw)
+        queries = Queries.from_arrays(**columns, raw=raw)
+        yield queries if groups is None else queries.with_groups_of(groups)
         return
     with using_client(client, announce=announce) as current:
-        yield DaskQueries.from_collections(current, raw=raw, **columns)
+        yield DaskQueries.from_collections(current, raw=raw, groups=groups, **columns)
 
 
 def _refuse_cut(client: Any, read: list[Any], facts: list[Facts | None]) -> None:
