@@ -171,11 +171,7 @@ def _below(lowest: float) -> float:
 
 def _read_run(path: Name) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for number, line in _numbered(path):
-        words = line.split()
-        if len(words) != 6:
-            _refuse(path, number, f"has {len(words)} words; a run has topic Q0 document rank "
-                    "score tag")  # fmt: skip
+    for number, words in _records(path, "a run has topic Q0 document rank score tag", 6):
         score = _number(words[4], path, number, "score")
         if found.setdefault(words[0], {}).setdefault(words[2], score) is not score:
             _refuse(path, number, f"has the document {show(words[2])} a second time")
@@ -186,17 +182,22 @@ def _read_run(path: Name) -> dict[str, dict[str, float]]:
 
 def _read_qrels(path: Name) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    for number, line in _numbered(path):
-        words = line.split()
-        if len(words) != 4:
-            _refuse(path, number, f"has {len(words)} words; qrels have topic iteration document "
-                    "judgement")  # fmt: skip
+    for number, words in _records(path, "qrels have topic iteration document judgement", 4):
         label = max(_number(words[3], path, number, "judgement"), 0.0)
         if found.setdefault(words[0], {}).setdefault(words[2], label) != label:
             _refuse(path, number, f"judges {show(words[2])} a second time, and otherwise")
     if not found:
         raise InputError(f"{path} has no lines. Give judgements.")
     return found
+
+
+def _records(path: Name, form: str, length: int) -> Iterator[tuple[int, list[str]]]:
+    """The words of each line, as many as there must be, with its number."""
+    for number, line in _numbered(path):
+        words = line.split()
+        if len(words) != length:
+            _refuse(path, number, f"has {len(words)} words; {form}")
+        yield number, words
 
 
 def _numbered(path: Name) -> Iterator[tuple[int, str]]:

@@ -56,6 +56,37 @@ def add_format(parser: Any) -> None:
     )  # fmt: skip
 
 
+def add_model(parser: Any, name: str = "model", **options: Any) -> None:
+    """The folder of a saved model."""
+    parser.add_argument(name, metavar="DIR", help="what `pairity train` saved", **options)
+
+
+def feature_names(model: Any, folder: str) -> list[str]:
+    """The columns that a model was trained on."""
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        raise InputError(
+            f"The model in {folder} was trained on a matrix without names, so that columns "
+            "cannot be found. Train it with `pairity train`, or on a data frame."
+        )
+    return [str(name) for name in names]
+
+
+def add_constraint(parser: Any) -> None:
+    """What to even out."""
+    parser.add_argument(
+        "--constraint", default="inter", metavar="NAME",
+        help="statistical, inter, intra or marginal (default: inter)",
+    )  # fmt: skip
+
+
+def add_share(parser: Any, name: str, says: str) -> None:
+    """A share of the queries, a fifth unless said."""
+    parser.add_argument(
+        name, type=float, default=0.2, metavar="SHARE", help=f"{says} (default: 0.2)"
+    )
+
+
 def add_roles(parser: Any, *, score: bool = False, features: bool = False) -> None:
     """Which of the columns is what."""
     parser.add_argument("--label", metavar="COLUMN", help=_WHAT["label"])

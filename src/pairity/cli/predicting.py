@@ -10,7 +10,14 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from pairity.cli.inputs import add_command, add_file, add_output, read_given
+from pairity.cli.inputs import (
+    add_command,
+    add_file,
+    add_model,
+    add_output,
+    feature_names,
+    read_given,
+)
 from pairity.cli.printing import note, print_json
 from pairity.exceptions import InputError
 
@@ -38,7 +45,7 @@ def add_to(commands: Any) -> None:
         says="Scores by a saved model, in the order of the rows.",
         examples=_EXAMPLES,
     )  # fmt: skip
-    parser.add_argument("model", metavar="DIR", help="what `pairity train` saved")
+    add_model(parser)
     add_file(parser)
     parser.add_argument(
         "--output", metavar="FILE", help="what to write to, replacing it (default: print)"
@@ -54,13 +61,7 @@ def run(given: argparse.Namespace) -> int:
     from pairity.model_files import load
 
     model = load(given.model)
-    found = getattr(model, "feature_names_in_", None)
-    if found is None:
-        raise InputError(
-            f"The model in {given.model} was trained on a matrix without names, so that columns "
-            "cannot be found. Train it with `pairity train`, or on a data frame."
-        )
-    names = [str(name) for name in found]
+    names = feature_names(model, given.model)
     table = read_given(given)
     lacking = [name for name in names if name not in table.columns]
     if lacking and not table.zeros:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pairity.cli.inputs import add_command, add_quiet
+from pairity.cli.inputs import add_command, add_model, add_quiet
 from pairity.cli.printing import say
 from pairity.exceptions import InputError
 
@@ -32,7 +32,7 @@ def add_to(commands: Any) -> None:
         says="Draw the page about models that `pairity train` saved.",
         examples=_EXAMPLES,
     )  # fmt: skip
-    parser.add_argument("models", metavar="DIR", nargs="+", help="what `pairity train` saved")
+    add_model(parser, "models", nargs="+")
     parser.add_argument(
         "--output", metavar="FILE", default="report.html",
         help="what to write; replaces a file (default: report.html)",

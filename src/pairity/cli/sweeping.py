@@ -14,10 +14,12 @@ from pairity.cli.clusters import add_cluster, cluster
 from pairity.cli.engines import add_ranker, make_ranker
 from pairity.cli.inputs import (
     add_command,
+    add_constraint,
     add_file,
     add_output,
     add_roles,
     add_seed,
+    add_share,
     count,
     features_of,
     queries_of,
@@ -66,10 +68,7 @@ def add_to(commands: Any) -> None:
         help="unconstrained, reweighted, 'item weights', 'exposure LP', Lagrangian, regularised "
         "(default: all)",
     )  # fmt: skip
-    parser.add_argument(
-        "--constraint", default="inter", metavar="NAME",
-        help="statistical, inter, intra or marginal (default: inter)",
-    )  # fmt: skip
+    add_constraint(parser)
     parser.add_argument(
         "--measure", action="append", default=[], metavar="NAME",
         help="another violation to measure; may be repeated",
@@ -83,14 +82,8 @@ def add_to(commands: Any) -> None:
         help="the most settings of a method (default: 6)",
     )  # fmt: skip
     add_ranker(parser)
-    parser.add_argument(
-        "--test", type=float, default=0.2, metavar="SHARE",
-        help="of queries to report on (default: 0.2)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--validation", type=float, default=0.2, metavar="SHARE",
-        help="of the others, to pick by (default: 0.2)",
-    )  # fmt: skip
+    add_share(parser, "--test", "of queries to report on")
+    add_share(parser, "--validation", "of the others, to pick by")
     parser.add_argument(
         "--seeds", type=count, default=1, metavar="N", help="number of splits (default: 1)"
     )

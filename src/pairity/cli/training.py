@@ -12,10 +12,12 @@ from pairity.cli.clusters import SENT, add_cluster, cluster, on_workers, read_by
 from pairity.cli.engines import TAKES_GAPS, add_ranker, make_ranker
 from pairity.cli.inputs import (
     add_command,
+    add_constraint,
     add_file,
     add_output,
     add_roles,
     add_seed,
+    add_share,
     features_of,
     has_workers,
     queries_of,
@@ -64,8 +66,7 @@ def add_to(commands: Any) -> None:
         help="where the model goes; a model that is there is replaced",
     )  # fmt: skip
     add_ranker(parser)
-    parser.add_argument("--constraint", default="inter", metavar="NAME",
-                        help="statistical, inter, intra or marginal (default: inter)")  # fmt: skip
+    add_constraint(parser)
     parser.add_argument(
         "--tolerance", type=float, default=0.01, metavar="X",
         help="the violation to come within, on training queries (default: 0.01)",
@@ -75,13 +76,7 @@ def add_to(commands: Any) -> None:
         help="of training queries to measure that violation on instead: for rankers that know "
         "their training queries by heart, such as boosted trees",
     )  # fmt: skip
-    parser.add_argument(
-        "--test",
-        type=float,
-        default=0.2,
-        metavar="SHARE",
-        help="of queries held out (default: 0.2)",
-    )
+    add_share(parser, "--test", "of queries held out")
     parser.add_argument(
         "--points", type=int, default=3, metavar="N",
         help="rankers between the two that the report shows, one training each (default: 3)",

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pairity.cli.inputs import (
     add_command,
     add_format,
+    add_model,
     add_output,
     add_roles,
     add_seed,
+    add_share,
+    feature_names,
     queries_of,
     read_given,
 )
@@ -23,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pairity.queries import Queries
-    from pairity.tables import Table
 
 _EXAMPLES = """\
 examples:
@@ -49,7 +51,7 @@ def add_to(commands: Any) -> None:
         says="The table of pair weights, by the groups of the two items; and the weighted pairs.",
         examples=_EXAMPLES,
     )  # fmt: skip
-    parser.add_argument("model", metavar="DIR", help="what `pairity train` saved")
+    add_model(parser)
     parser.add_argument(
         "--pairs", metavar="FILE",
         help="write the weighted pairs: .parquet, or .pairs and .tsv for CatBoost; replaces a file",
@@ -58,10 +60,7 @@ def add_to(commands: Any) -> None:
     table.add_argument("--table", metavar="FILE", dest="file")
     add_format(table)
     add_roles(table)
-    table.add_argument(
-        "--test", type=float, default=0.2, metavar="SHARE",
-        help="of queries held out in training (default: 0.2)",
-    )  # fmt: skip
+    add_share(table, "--test", "of queries held out in training")
     add_seed(table, "of that split")
     add_output(parser)
     parser.set_defaults(run=run)
@@ -98,7 +97,8 @@ def _trained_on(model: Any, given: argparse.Namespace) -> tuple[Queries, NDArray
         raise InputError("--pairs needs the training table again: --table FILE, and its roles.")
     table = read_given(given)
     rows = np.arange(table.n_rows)
-    queries = queries_of(table, given, _features(model, table), gaps=True)
+    X, _ = table.features(feature_names(model, given.model), (), ())
+    queries = queries_of(table, given, X, gaps=True)
     if digest(queries) == model.training_digest_:
         return queries, rows
     train, _ = queries.split(given.test, given.seed)
@@ -111,10 +111,3 @@ def _trained_on(model: Any, given: argparse.Namespace) -> tuple[Queries, NDArray
         f"{model.training_digest_[:12]}…, is another. Give the table as it was, and the options "
         "that `pairity train` was given."
     )
-
-
-def _features(model: Any, table: Table) -> Any:
-    names = getattr(model, "feature_names_in_", None)
-    if names is None:
-        raise InputError("The model was trained on a matrix without names. Use export_pairs().")
-    return table.features([str(name) for name in names], (), ())[0]
