@@ -129,6 +129,7 @@ def candidates(constraint: str, n_features: int, *, extras: bool, quick: bool) -
     tolerances = [0.01, 0.1, 0.05, 0.2, 0.3, 0.5][:n_settings]
     slacks = [0.0, *tolerances[1:]]
     linear = [(1e-4, 0.0), (0.01, 4.0), (1e-4, 4.0), (0.01, 0.0), (0.1, 4.0), (0.1, 0.0)]
+    ours = [(alpha, tol) for tol in (0.01, 0.05, 0.2) for alpha in (0.01, 0.1)]
     n_steps = 500 if quick else 2500
     found = [
         *(
@@ -144,7 +145,10 @@ def candidates(constraint: str, n_features: int, *, extras: bool, quick: bool) -
             _for(constraint, lagrangian(constraint, slack=slack, n_steps=n_steps), "in-processing")
             for slack in slacks
         ),
-        *(_ours(constraint, OURS, HINGED, tolerance=tol) for tol in tolerances),
+        *(
+            _ours(constraint, OURS, LinearRanker(alpha, margin=HINGED.margin), tolerance=tol)
+            for alpha, tol in ours[:n_settings]
+        ),
     ]
     if extras:
         found += [
