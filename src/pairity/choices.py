@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import sqrt
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from pairity.audits import require_sampling
+from pairity.columns import is_real
 from pairity.exceptions import InputError
 from pairity.frontier_points import Point
 
@@ -161,14 +161,9 @@ def _expanded(confidence: float, n_queries: int) -> float:
 
 def require_choice(epsilon: Any, confidence: Any, rule: Any) -> None:
     """Refuse what `Frontier.pick` cannot choose by."""
-    if not is_number(epsilon) or not 0.0 <= epsilon < np.inf:
+    if not is_real(epsilon) or not 0.0 <= epsilon < np.inf:
         raise InputError(f"epsilon is {epsilon!r}; give a violation from 0 up, such as 0.05.")
     if confidence is not None:
         require_sampling(confidence, 0)
     if rule not in RULES:
         raise InputError(f"rule is {rule!r}; choose one of {', '.join(map(repr, RULES))}.")
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a real number, and no truth value."""
-    return isinstance(value, Real) and not isinstance(value, bool)

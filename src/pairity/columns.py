@@ -260,6 +260,11 @@ def is_number(kind: type) -> bool:
     return issubclass(kind, (Real, Decimal, np.bool_)) and not issubclass(kind, np.timedelta64)
 
 
+def is_real(value: Any) -> bool:
+    """Whether a setting is a number, and no truth value."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def show(value: Any) -> str:
     """A value as a message shows it: short, whatever it is."""
     if isinstance(value, np.generic) and value.dtype.kind in "biufcU":

@@ -6,7 +6,7 @@ import copy
 import os
 import warnings
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from pairity.algorithm import Outcome, Round, Solution, reweight
 from pairity.checkpoints import Checkpoint
-from pairity.columns import feature_types
+from pairity.columns import feature_types, is_real
 from pairity.constraints import Constraint, as_constraint
 from pairity.digests import digest
 from pairity.distributed.clients import Placed, client_of, is_dask
@@ -540,10 +540,10 @@ class FairRanker(RankingEstimator):
     def _check_parameters(self) -> None:
         require_stored(self)
         tolerance: Any = self.tolerance
-        if not _is_number(tolerance) or not 0.0 <= tolerance < np.inf:
+        if not is_real(tolerance) or not 0.0 <= tolerance < np.inf:
             raise InputError(f"tolerance is {tolerance!r}; give a number from 0 up, such as 0.01.")
         max_rounds: Any = self.max_rounds
-        if not _is_number(max_rounds) or not isinstance(max_rounds, Integral) or max_rounds < 0:
+        if not is_real(max_rounds) or not isinstance(max_rounds, Integral) or max_rounds < 0:
             raise InputError(f"max_rounds is {max_rounds!r}; give a whole number, 0 or more.")
         try:
             check_random_state(self.random_state)
@@ -558,7 +558,7 @@ class FairRanker(RankingEstimator):
         given = self.validation
         if given is None:
             return queries, None
-        if _is_number(given):
+        if is_real(given):
             parts: tuple[Any, Any] = queries.split(float(given), self.random_state)
             if not isinstance(queries, Queries):
                 queries.shares = []  # workers need not hold the rows twice
@@ -572,7 +572,7 @@ class FairRanker(RankingEstimator):
     def _split_again(self, queries: Any, raw: bool) -> tuple[Any, Any]:
         """As `_split`, with the queries held out that `fit` held out."""
         local, seeded = isinstance(queries, Queries), isinstance(self.random_state, Integral)
-        if not _is_number(self.validation) or (seeded and not local):
+        if not is_real(self.validation) or (seeded and not local):
             return self._split(queries, raw)
         if not local:
             raise InputError(
@@ -647,10 +647,6 @@ def _at_their_limits(weights: PairWeights) -> str:
         return ""
     more = f" and {len(ends) - 3} more" if len(ends) > 3 else ""
     return f" Weights at their limits, 0 and 2: {', '.join(ends[:3])}{more}."
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _note(ended: Round) -> str:

@@ -17,9 +17,9 @@ import numpy as np
 
 from pairity.audits import require_sampling
 from pairity.choices import RULES as RULES
-from pairity.choices import Choice, choose, is_number, require_choice
+from pairity.choices import Choice, choose, require_choice
 from pairity.choices import Verdict as Verdict
-from pairity.columns import show
+from pairity.columns import is_real, show
 from pairity.constraints import Constraint
 from pairity.exceptions import InputError
 from pairity.figures import Figure
@@ -285,7 +285,7 @@ class Frontier:
         require_sampling(held.get("confidence"), 0)
         ratios = [held.get("test_ratio"), held.get("validation_ratio")]
         for ratio in ratios:
-            if ratio is not None and not (is_number(ratio) and 0.0 < ratio < np.inf):
+            if ratio is not None and not (is_real(ratio) and 0.0 < ratio < np.inf):
                 raise InputError(f"A ratio is {show(ratio)}. Give a positive number or null.")
         made = tuple(map(Run.from_dict, runs))
         for run in made:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pairity.columns import show
+from pairity.columns import is_real, show
 from pairity.exceptions import InputError
 from pairity.markup import notebook, table, tag
 from pairity.text import make_frame, render_table, short_names
@@ -128,7 +127,7 @@ class PairWeights:
         n = len(groups)
         rows = table if isinstance(table, list) and len(table) == n else [None]
         for row in rows:
-            if not isinstance(row, list) or len(row) != n or not all(map(_is_number, row)):
+            if not isinstance(row, list) or len(row) != n or not all(map(is_real, row)):
                 raise InputError(
                     f"The weights are {show(table)}. Give {n} rows of {n} numbers, one per group."
                 )
@@ -177,7 +176,3 @@ class PairWeights:
                 f"{', '.join(map(repr, self.groups))}."
             )
         return self.groups.index(str(name))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)

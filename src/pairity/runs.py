@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
-from numbers import Integral, Real
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity.audits import choose_gain
-from pairity.columns import as_numbers, show
+from pairity.columns import as_numbers, is_real, show
 from pairity.constraints import Constraint
 from pairity.exceptions import InputError, PairityWarning
 from pairity.figures import (
@@ -574,15 +574,9 @@ def _figure(entries: Any) -> Figure:
 
 
 def _numbers(values: Any) -> tuple[float, ...]:
-    if not isinstance(values, list) or not all(
-        value is None or _is_number(value) for value in values
-    ):
+    if not isinstance(values, list) or not all(value is None or is_real(value) for value in values):
         raise InputError(f"{show(values)} is not a list of numbers.")
     return tuple(map(_or_nan, values))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _or_none(value: float) -> float | None:

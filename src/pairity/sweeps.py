@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from pairity.audits import name_constraints, require_sampling
-from pairity.choices import is_number
-from pairity.columns import show
+from pairity.columns import is_real, show
 from pairity.constraints import CATALOGUE
 from pairity.exceptions import InputError, PairityWarning
 from pairity.frontiers import Frontier
@@ -263,7 +262,7 @@ def as_queries(given: Any, name: str) -> Queries:
 
 def as_held_out(given: Any, train: Queries, name: str) -> Queries | float:
     """Queries to measure on, or the share to split off."""
-    if is_number(given):
+    if is_real(given):
         if not 0.0 < given < 1.0:
             raise InputError(f"{name} is {given!r}; give Queries, or a share between 0 and 1.")
         require_groups(train)

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from pairity.algorithm import Outcome
-from pairity.columns import Features, as_features, show
+from pairity.columns import Features, as_features, is_real, show
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.groups import JOIN
 from pairity.methods import Method, Scorer, changed_from
@@ -170,7 +170,7 @@ def item_weights(
             f"membership is {show(membership)}; choose 'groups', 'parts' or a function of the "
             "training queries. reweight_items takes a matrix."
         )
-    if threshold is not None and not _is_number(threshold):
+    if threshold is not None and not is_real(threshold):
         raise InputError(f"threshold is {show(threshold)}; give a number, or None.")
 
     def fit(train: Queries, random_state: int) -> Scorer:  # noqa: ARG001 - nothing is drawn
@@ -509,13 +509,9 @@ def _known_constraint(constraint: Any) -> str:
 
 def _check_numbers(eta: Any, n_rounds: Any, tolerance: Any, alpha: Any) -> None:
     for name, value in (("eta", eta), ("alpha", alpha)):
-        if not _is_number(value) or not 0.0 < value < np.inf:
+        if not is_real(value) or not 0.0 < value < np.inf:
             raise InputError(f"{name} is {show(value)}; give a number above 0.")
-    if not _is_number(tolerance) or not 0.0 <= tolerance < np.inf:
+    if not is_real(tolerance) or not 0.0 <= tolerance < np.inf:
         raise InputError(f"tolerance is {show(tolerance)}; give a number from 0 up, such as 0.01.")
-    if not _is_number(n_rounds) or not isinstance(n_rounds, Integral) or n_rounds < 0:
+    if not is_real(n_rounds) or not isinstance(n_rounds, Integral) or n_rounds < 0:
         raise InputError(f"n_rounds is {show(n_rounds)}; give a whole number, 0 or more.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)

@@ -6,7 +6,7 @@ import copy
 import io
 import zipfile
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
-from pairity.columns import show
+from pairity.columns import is_real, show
 from pairity.exceptions import InputError, ModelFileError, TrainingError
 from pairity.losses import Loss, as_loss
 from pairity.manifests import Entry, encode_array
@@ -215,10 +215,10 @@ class NewtonRanker(PairRanker):
             if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
                 raise InputError(f"{name} is {show(count)}; give a whole number of at least 1.")
         rate: Any = self.learning_rate
-        if not _is_number(rate) or not 0.0 < float(rate) <= 1.0:
+        if not is_real(rate) or not 0.0 < float(rate) <= 1.0:
             raise InputError(f"learning_rate is {show(rate)}; give a number above 0, up to 1.")
         tol: Any = self.tol
-        if not _is_number(tol) or not 0.0 <= float(tol) < 1.0:
+        if not is_real(tol) or not 0.0 <= float(tol) < 1.0:
             raise InputError(f"tol is {show(tol)}; give a number from 0 up to 1, such as 1e-4.")
 
 
@@ -381,7 +381,3 @@ def _seeded(regressor: Any, rng: np.random.RandomState) -> Any:
     names = _seed_names(regressor)
     seeds = rng.randint(np.iinfo(np.int32).max, size=len(names))
     return regressor.set_params(**{n: int(s) for n, s in zip(names, seeds, strict=True)})
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
