@@ -29,7 +29,7 @@ LAYERS = [
     {"distributed.collections"},
     {"metrics", "constraints", "rankers.base", "rankers._estimators", "rankers._products"},
     {"distributed.rounds"},
-    {"rankers._boosting", "rankers._linear_data", "rankers._streams"},
+    {"rankers._boosting", "rankers._linear_data", "rankers._streams", "rankers._torch_training"},
     {"solvers", "rankers.linear", "rankers.catboost", "figures", "exports"},
     {"rankers.lightgbm", "rankers.xgboost", "rankers.torch", "rankers.newton", "schedules"},
     {"audit_measures"},

@@ -34,7 +34,6 @@ from pairity.schedules import DualAscent
 from pairity.solvers import Foresight, Solver, settle
 
 PairOrders = Literal["preference", "both"]
-Weighting = Literal["indicator", "closed-form"]
 Array = NDArray[np.float64]
 
 _RESPONSE_ITEMS = 12_000  # items on which the response is estimated

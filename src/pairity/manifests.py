@@ -261,10 +261,6 @@ class Entry:
             raise _malformed(self.at(key), f"{value}")
         return value
 
-    def flag(self, key: str) -> bool:
-        """True or false."""
-        return bool(self._of(key, bool))
-
     def number(self, key: str) -> float:
         """A number; null is NaN."""
         return self._number(self.get(key), key)

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from pairity.columns import Features, show
-from pairity.exceptions import InputError, ModelFileError, PairityError, TrainingError
-from pairity.losses import Loss, as_loss
+from pairity.exceptions import InputError, ModelFileError
+from pairity.losses import as_loss
 from pairity.manifests import Entry, encode_array
-from pairity.pairs import cell_counts
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._boosting import import_engine, unreadable
 from pairity.rankers._estimators import PairRanker
+from pairity.rankers._torch_training import (
+    Trainer,
+    Weighted,
+    dtype_of,
+    find_device,
+    moments,
+    own_randomness,
+    predict,
+)
 
 Array = NDArray[np.float64]
 
 _OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
-_LEAST_STEPS, _LARGEST_BATCH = 20, 32
-_PREDICT_ENTRIES = 10_000_000  # of X that are scored at once
-_CONSTANT = 1e-7  # a spread this small against the mean is float32's rounding
 
 
 class TorchRanker(PairRanker):
@@ -166,16 +167,16 @@ class TorchRanker(PairRanker):
         if queries.X is None:
             raise InputError("The queries have no features. Build them with X.")
         require_preferences(queries)
-        loss, device = as_loss(self.loss), _device(torch, self.device)
+        loss, device = as_loss(self.loss), find_device(torch, self.device)
         seed = self._draw_seed(previous)
         train, held = queries.by_query()[0], None
         if self.validation is not None:
             train, held = train.split(self.validation, seed)
-        data = _Weighted.of(train, table, "training")
-        held_out = None if held is None else _Weighted.of(held, table, "held-out")
-        with _own_randomness(torch, seed, device):
+        data = Weighted.of(train, table, "training")
+        held_out = None if held is None else Weighted.of(held, table, "held-out")
+        with own_randomness(torch, seed, device):
             module = self._start(torch, data.queries.X, previous).to(device)
-            trainer = _Trainer(torch, module, loss, data, held_out, device)
+            trainer = Trainer(torch, module, loss, data, held_out, device)
             trainer.score_one_query("Before")
             trainer.run(
                 self._make_optimizer(torch, module), int(self.epochs), self.batch_queries,
@@ -195,7 +196,7 @@ class TorchRanker(PairRanker):
 
     def _scores(self, features: Any) -> NDArray[np.float64]:
         torch = import_engine("torch", "TorchRanker")
-        return _predict(torch, self.module_, features, torch.device("cpu"))
+        return predict(torch, self.module_, features, torch.device("cpu"))
 
     def _encode_settings(self) -> dict[str, Any]:
         settings = super()._encode_settings()
@@ -270,7 +271,7 @@ class TorchRanker(PairRanker):
         module = copy.deepcopy(self.module)
         if not self.standardise:
             return module
-        mean, variance = _moments(X)
+        mean, variance = moments(X)
         layer = _standardiser(torch, X.shape[1], module)
         layer.running_mean.copy_(torch.from_numpy(mean))
         layer.running_var.copy_(torch.from_numpy(variance))
@@ -338,7 +339,7 @@ class TorchRanker(PairRanker):
 
 
 def _standardiser(torch: Any, n_features: int, module: Any) -> Any:
-    return torch.nn.BatchNorm1d(n_features, eps=0.0, affine=False, dtype=_dtype(torch, module))
+    return torch.nn.BatchNorm1d(n_features, eps=0.0, affine=False, dtype=dtype_of(torch, module))
 
 
 def _set_parameters(module: Any, held: dict[str, Any]) -> None:
@@ -363,254 +364,6 @@ def _set_parameters(module: Any, held: dict[str, Any]) -> None:
         raise ModelFileError(
             f"The module is not the one that was saved: {wrong}. Make it as it was made for "
             "training, and hand it in: load(path, module=my_module)."
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _Weighted:
-    """Queries whose rows stand together, and the table that makes their loss a mean."""
-
-    queries: Queries
-    bounds: NDArray[np.int64]
-    table: Array
-
-    @classmethod
-    def of(cls, queries: Queries, table: NDArray[np.float64], name: str) -> _Weighted:
-        """Of the queries whose pairs weigh something."""
-        padded = queries.pad(table)
-        weight = (cell_counts(queries) * padded).sum(axis=(1, 2)) * queries.weight_of_query
-        if not weight.sum() > 0.0:
-            raise InputError(
-                f"The preference pairs of the {queries.n_queries} {name} queries weigh "
-                f"{weight.sum():g} together. Check the weights, or hold out another share."
-            )
-        if not weight.all():
-            queries = queries.take(weight != 0.0)
-        sizes = np.bincount(queries.query, minlength=queries.n_queries)
-        own = slice(queries.n_codes)
-        return cls(queries, np.r_[0, np.cumsum(sizes)], padded[own, own] / weight.sum())
-
-    def part(self, chosen: NDArray[np.int64]) -> tuple[Queries, NDArray[np.int64], Array]:
-        """Some queries without their features, their rows, and the table with their codes."""
-        begin, sizes = self.bounds[chosen], np.diff(self.bounds)[chosen]
-        query = np.repeat(np.arange(len(chosen)), sizes)
-        rows = np.arange(len(query)) + np.repeat(begin - np.cumsum(sizes) + sizes, sizes)
-        whole = self.queries
-        part = replace(
-            whole,
-            X=None,
-            y=whole.y[rows],
-            query=query,
-            query_ids=whole.query_ids[chosen],
-            group=whole.group[rows],
-            item_weight=None if whole.item_weight is None else whole.item_weight[rows],
-            query_weight=None if whole.query_weight is None else whole.query_weight[chosen],
-        )
-        return part, rows, self.table[: part.n_codes, : part.n_codes].copy()
-
-
-class _Trainer:
-    """One training run."""
-
-    def __init__(
-        self,
-        torch: Any,
-        module: Any,
-        loss: Loss,
-        data: _Weighted,
-        held_out: _Weighted | None,
-        device: Any,
-    ) -> None:
-        self.torch, self.module, self.loss, self.device = torch, module, loss, device
-        self.data, self.held_out = data, held_out
-        self.has_value = hasattr(loss, "value")
-        self.loss_curve: list[float] = []
-        self.validation_curve: list[float] = []
-        self.n_epochs = self.best_epoch = self.n_steps = 0
-
-    def score_one_query(self, when: str) -> None:
-        """See whether the module can; lazy layers find their shape here."""
-        X = self.data.queries.X[: int(self.data.bounds[1])]
-        self.module.eval()
-        try:
-            scores = _predict(self.torch, self.module, X, self.device)
-        except PairityError:
-            raise
-        except Exception as error:
-            raise InputError(
-                f"The module cannot score features of shape {X.shape}: {type(error).__name__}: "
-                f"{error}"
-            ) from error
-        _require_finite(scores, f"{when} the training, scores are")
-
-    def run(
-        self,
-        optimizer: Any,
-        epochs: int,
-        batch_queries: Any,
-        decay: bool,
-        patience: int | None,
-        standardised: bool,
-        rng: np.random.RandomState,
-    ) -> None:
-        """Train, and leave the module with the parameters that are to be kept."""
-        n_queries = self.data.queries.n_queries
-        if batch_queries == "auto":
-            batch_queries = min(max(n_queries // _LEAST_STEPS, 1), _LARGEST_BATCH)
-        n_batches = 1 if batch_queries is None else -(-n_queries // int(batch_queries))
-        everything = self._batch(np.arange(n_queries)) if n_batches == 1 else None
-        schedule = self.torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: 1.0 - decay * step / (epochs * n_batches)
-        )
-        best, kept, stale = np.inf, None, 0
-        for self.n_epochs in range(1, epochs + 1):
-            losses = []
-            self.module.train()
-            if standardised:
-                self.module[0].eval()  # the statistics of the data, not of the batch
-            if everything is None:
-                parts = np.array_split(rng.permutation(n_queries), n_batches)
-            for at in range(n_batches):
-                batch = self._batch(parts[at]) if everything is None else everything
-                losses.append(self._step(optimizer, batch, n_batches))
-                schedule.step()
-            now = float(np.sum(losses))
-            if self.has_value:
-                self.loss_curve.append(now)
-            if self.held_out is not None:
-                now = self._held_out_loss(self.held_out)
-                self.validation_curve.append(now)
-            if not now < best:
-                stale += 1
-            else:
-                best, stale, self.best_epoch = now, 0, self.n_epochs
-                if self.held_out is not None:
-                    kept = copy.deepcopy(self.module.state_dict())
-            if patience is not None and stale >= patience:
-                break
-        if kept is None:
-            self.best_epoch = self.n_epochs
-        else:
-            self.module.load_state_dict(kept)
-
-    def _batch(self, chosen: NDArray[np.int64]) -> tuple[Queries, Array, Any]:
-        part, rows, table = self.data.part(chosen)
-        X = self.data.queries.X[rows]
-        return part, table, _tensor(self.torch, X, self.module, self.device)
-
-    def _step(self, optimizer: Any, batch: tuple[Queries, Array, Any], n_batches: int) -> float:
-        """One step of the optimizer; the batch's share in the mean loss before it."""
-        part, table, X = batch
-        losses: list[float] = []
-
-        def closure() -> float:
-            optimizer.zero_grad()
-            scores = _forward(self.torch, self.module, X)
-            if not scores.requires_grad:
-                raise InputError(
-                    "The module's scores do not follow from its parameters, so there is nothing "
-                    "to train. Leave out detach() and no_grad() in its forward()."
-                )
-            values = _numbers(self.torch, scores)
-            _require_finite(values, f"The training diverged in epoch {self.n_epochs}: scores are")
-            gradient, _ = self.loss.derivatives(values, part, table, iteration=self.n_steps)
-            scores.backward(self.torch.from_numpy(n_batches * gradient).to(scores))
-            losses.append(self._value(values, part, table))
-            return n_batches * losses[-1]
-
-        optimizer.step(closure)
-        self.n_steps += 1
-        return losses[0]
-
-    def _value(self, scores: Array, queries: Queries, table: Array) -> float:
-        value: Any = getattr(self.loss, "value", None)
-        return float("nan") if value is None else float(value(scores, queries, table))
-
-    def _held_out_loss(self, held: _Weighted) -> float:
-        self.module.eval()
-        scores = _predict(self.torch, self.module, held.queries.X, self.device)
-        return self._value(scores, held.queries, held.table)
-
-
-@contextmanager
-def _own_randomness(torch: Any, seed: int, device: Any) -> Iterator[None]:
-    """Seed torch inside the block, and leave its random state as it was."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
-
-
-def _device(torch: Any, name: Any) -> Any:
-    if isinstance(name, str) and name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(
-            f"device is {show(name)}. Give 'cpu', 'auto', or a device of torch's such as 'cuda:0'."
-        ) from error
-
-
-def _dtype(torch: Any, module: Any) -> Any:
-    """The kind of numbers that the module computes with."""
-    kinds = (each.dtype for each in module.parameters() if each.is_floating_point())
-    return next(kinds, torch.get_default_dtype())
-
-
-def _tensor(torch: Any, X: Features, module: Any, device: Any) -> Any:
-    dense = X.toarray() if isinstance(X, sp.csr_array) else X
-    return torch.from_numpy(np.ascontiguousarray(dense)).to(device, _dtype(torch, module))
-
-
-def _forward(torch: Any, module: Any, X: Any) -> Any:
-    """Scores of shape (n_items,)."""
-    scores = module(X)
-    if not isinstance(scores, torch.Tensor):
-        raise InputError(
-            f"The module returned {type(scores).__name__} rather than a tensor. Its forward() must "
-            "return one score per item."
-        )
-    if tuple(scores.shape) not in ((len(X),), (len(X), 1)):
-        raise InputError(
-            f"The module returned shape {tuple(scores.shape)} for features of shape "
-            f"{tuple(X.shape)}. Return one score per item: ({len(X)},) or ({len(X)}, 1)."
-        )
-    return scores.reshape(len(X))
-
-
-def _numbers(torch: Any, scores: Any) -> Array:
-    numbers: Array = scores.detach().to("cpu", torch.float64).numpy()
-    return numbers
-
-
-def _predict(torch: Any, module: Any, X: Features, device: Any) -> Array:
-    n_items, n_features = X.shape
-    rows = max(1, _PREDICT_ENTRIES // n_features)
-    scores = np.empty(n_items)
-    with torch.no_grad():
-        for begin in range(0, n_items, rows):
-            part = slice(begin, begin + rows)
-            features = _tensor(torch, X[part], module, device)
-            scores[part] = _numbers(torch, _forward(torch, module, features))
-    return scores
-
-
-def _moments(X: Features) -> tuple[Array, Array]:
-    """Mean and variance of every feature, a variance of 1 where it is constant."""
-    if isinstance(X, sp.csr_array):
-        mean, variance = mean_variance_axis(X, axis=0)
-    else:
-        mean, variance = X.mean(axis=0), X.var(axis=0)
-    constant = variance <= (_CONSTANT * mean) ** 2 + np.finfo(np.float32).tiny
-    return mean, np.where(constant, 1.0, variance)
-
-
-def _require_finite(scores: Array, what: str) -> None:
-    bad = ~np.isfinite(scores)
-    if bad.any():
-        raise TrainingError(
-            f"{what} NaN or infinity for {int(bad.sum())} of {len(scores)} items. Lower the "
-            "learning rate, standardise the features, or look at the module."
         )
 
 
