@@ -1,90 +1,41 @@
-"""Audits: golden lists, agreement with slow versions, intervals, properties, formats, errors."""
+"""Audits: golden lists, agreement with slow versions, properties, errors."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from math import log2
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.spatial.distance import jensenshannon
-from scipy.stats import entropy, norm
+from scipy.stats import entropy
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
-from pairity import (
-    InputError,
-    InterGroup,
-    IntraGroup,
-    Marginal,
-    Queries,
-    StatisticalParity,
-    audit,
-    audits,
-    figures,
-    metrics,
+from audit_cases import (
+    FIFTH,
+    FOURTH,
+    GROUP,
+    NAN,
+    QID,
+    SCORES,
+    SECOND,
+    THIRD,
+    Y,
+    approx,
+    assert_same_numbers,
+    by_pair,
+    golden,
+    random_queries,
+    rebuild,
+    slowly,
 )
-from pairity.constraints import CATALOGUE, Constraint, Contrasts, worst_gap
-from pairity.exceptions import ConstraintError, MissingExtraError
+from pairity import InputError, InterGroup, Queries, StatisticalParity, audit, metrics
+from pairity.constraints import CATALOGUE, Constraint, worst_gap
+from pairity.exceptions import ConstraintError
 from pairity.pairs import cell_counts
-from pairity.text import shorten
 from reference import ranked_lists
-
-NAN = float("nan")
-approx = pytest.approx
-slowly = settings(max_examples=40)
-
-
-def by_pair():
-    return [constraint(average="pair") for constraint in CATALOGUE.values()]
-
-
-def random_queries(seed, n_queries=30, groups=("f", "m"), binary=False, **columns):
-    """Queries of 3 to 12 items in no order, with ties, and scores that know something."""
-    rng = np.random.default_rng(seed)
-    qid = rng.permutation(np.repeat(np.arange(n_queries), rng.integers(3, 13, n_queries)))
-    y = rng.integers(0, 2 if binary else 4, len(qid))
-    names = rng.choice(np.array(groups, dtype=object), len(qid))
-    scores = np.round(y + rng.normal(0, 1.5, len(qid)) + (names == groups[0]) * 0.4, 1)
-    made = Queries.from_arrays(None, y, qid=qid, sensitive_features=names, **columns)
-    return made, scores
-
-
-def numbers_of(result):
-    """Everything that can be compared between two audits."""
-    return {
-        (f.measure, f.group, f.other, f.constraint): (f.value, f.n_queries, f.n_items, f.n_pairs)
-        for f in result.figures
-    }
-
-
-def assert_same_numbers(one, other):
-    one, other = numbers_of(one), numbers_of(other)
-    assert one.keys() == other.keys()
-    for key, (value, *counts) in one.items():
-        assert other[key][0] == approx(value, nan_ok=True, abs=1e-12), key
-        assert list(other[key][1:]) == counts, key
-
-
-# --- golden: three lists, from the top, as group, label and score -------------------------------
-
-LISTS = {
-    1: ["f 1 0.90", "m 1 0.85", "m 0 0.80", "f 0 0.60"],
-    2: ["m 1 0.90", "m 0 0.40", "f 1 0.35", "f 0 0.35", "m 0 0.30"],  # two are tied
-    3: ["f 0 0.20", "f 0 0.10"],  # prefers nothing
-}
-ROWS = [(q, *row.split()) for q, rows in LISTS.items() for row in rows]
-QID = [row[0] for row in ROWS]
-GROUP = [row[1] for row in ROWS]
-Y = [int(row[2]) for row in ROWS]
-SCORES = [float(row[3]) for row in ROWS]
-SECOND, THIRD, FOURTH, FIFTH = 1 / log2(3), 1 / log2(4), 1 / log2(5), 1 / log2(6)
-
-
-def golden(**options):
-    return audit(Y, SCORES, qid=QID, sensitive_features=GROUP, **{"k": 2, **options})
 
 
 def test_golden_sizes():
@@ -405,161 +356,6 @@ def test_only_limits_what_is_compared():
     assert result.violation["statistical"] == abs(gaps[0].value)
 
 
-# --- intervals -----------------------------------------------------------------------------------
-
-
-def rebuild(queries, scores, times, **options):
-    """An audit of queries that really are repeated, each so many times."""
-    rows, qid = [], []
-    for q, n in enumerate(times):
-        members = np.flatnonzero(queries.query == q)
-        for again in range(int(n)):
-            rows.extend(members)
-            qid.extend([f"{q} {again}"] * len(members))
-    names = queries["sensitive_features"]
-    return audit(queries.y[rows], scores[rows], qid=qid, sensitive_features=names[rows], **options)
-
-
-def record_draws(monkeypatch):
-    drawn = []
-
-    def recording(*arguments):
-        for block in figures.resampled_weights(*arguments):
-            drawn.append(block)
-            yield block
-
-    monkeypatch.setattr(audits, "resampled_weights", recording)
-    return drawn
-
-
-@pytest.mark.parametrize("groups", [("f", "m"), ("f", "m", "rare", None)])
-def test_intervals_equal_a_bootstrap_of_rebuilt_queries(monkeypatch, groups):
-    queries, scores = random_queries(8, n_queries=12, groups=groups)
-    drawn = record_draws(monkeypatch)
-    constraints = [StatisticalParity(), IntraGroup(), Marginal(), InterGroup(average="pair")]
-    fast = audit(queries, scores, constraints=constraints, n_resamples=60, confidence=0.8)
-    (times,) = drawn
-    assert times.shape == (60, 12)
-    assert (times.sum(axis=1) == 12).all()
-    options = {"constraints": constraints, "n_resamples": 0}
-    slow = [rebuild(queries, scores, draw, **options) for draw in times]
-    expected = np.percentile([each.auc for each in slow], [10, 90])
-    assert [fast.figure("auc").low, fast.figure("auc").high] == approx(expected)
-    for name in fast.violation:
-        worst = fast.figure("violation", constraint=name)
-        values = [each.violation[name] for each in slow]
-        assert [worst.low, worst.high] == approx(np.nanpercentile(values, [10, 90])), name
-    cell = fast.figure("preferred_above", group="f", other="m")
-    values = [each.table()[0, 1] for each in slow]
-    assert [cell.low, cell.high] == approx(np.nanpercentile(values, [10, 90]))
-
-
-@pytest.mark.parametrize("constraint", [kind() for kind in CATALOGUE.values()], ids=CATALOGUE)
-@pytest.mark.parametrize("confidence", [0.2, 0.8])
-def test_intervals_where_resamples_lack_cells(monkeypatch, constraint, confidence):
-    rng = np.random.default_rng(211)
-    qid, group = np.repeat(np.arange(12), 3), rng.choice(list("abc"), 36)
-    y, scores = rng.integers(0, 2, 36), rng.normal(size=36)
-    queries = Queries.from_arrays(None, y, qid=qid, sensitive_features=group)
-    drawn = record_draws(monkeypatch)
-    fast = audit(queries, scores, constraints=constraint, n_resamples=99, confidence=confidence)
-    slow = []
-    for draw in drawn[0].astype(int):
-        rows = (3 * np.repeat(np.arange(12), draw)[:, None] + np.arange(3)).ravel()
-        sample = Queries.from_arrays(None, y[rows], qid=qid, sensitive_features=group[rows])
-        slow.append(worst_gap(constraint.violation(sample.with_groups_of(queries), scores[rows])))
-    worst = fast.figure("violation", constraint=constraint.name)
-    percent = [50 - 50 * confidence, 50 + 50 * confidence]
-    assert [worst.low, worst.high] == approx(np.nanpercentile(slow, percent))
-
-
-@pytest.mark.parametrize("shape", [(1,), (4,), (1, 1), (2, 2), (4, 4)])
-def test_the_worst_gap_of_resamples_is_the_one_definition(shape):
-    rng = np.random.default_rng(0)
-    for share in (0.0, 0.3, 0.8):
-        whole = np.where(rng.random(shape) < share, NAN, rng.normal(size=shape))
-        delta = rng.normal(size=(50, *shape)) + whole
-        delta[rng.random(delta.shape) < share] = NAN
-        found = figures._worst_gaps(delta, Contrasts.of(whole))
-        assert found == approx([worst_gap(each) for each in delta], nan_ok=True)
-
-
-def test_intervals_respect_query_weights(monkeypatch):
-    plain, scores = random_queries(9, n_queries=8)
-    weight = np.array([1, 2, 3, 1, 1, 5, 1, 2])
-    queries = Queries.from_arrays(**plain, query_weight=weight[plain.query])
-    drawn = record_draws(monkeypatch)
-    fast = audit(queries, scores, n_resamples=50, confidence=0.8)
-    slow = [rebuild(plain, scores, draw, n_resamples=0) for draw in drawn[0]]
-    assert (drawn[0] % weight == 0).all()
-    for key, figure in fast._index.items():
-        if key[0] in ("auc", "awrf", "violation", "exposure"):
-            values = [each._index[key].value for each in slow]
-            assert [figure.low, figure.high] == approx(np.nanpercentile(values, [10, 90])), key
-
-
-def test_intervals_are_seeded_and_in_order():
-    queries, scores = random_queries(10)
-    one = audit(queries, scores, random_state=7)
-    assert one.to_json() == audit(queries, scores, random_state=7).to_json()
-    assert one.to_json() != audit(queries, scores, random_state=8).to_json()
-    given = audit(queries, scores, random_state=np.random.RandomState(7))
-    assert given.to_json() == one.to_json()
-    for figure in one.figures:
-        assert figure.low <= figure.high
-        assert figure.measure == "violation" or figure.low <= figure.value <= figure.high
-
-
-def test_wider_confidence_is_a_wider_interval():
-    queries, scores = random_queries(11)
-    narrow, wide = (audit(queries, scores, confidence=c).figure("auc") for c in (0.5, 0.99))
-    assert wide.low < narrow.low < narrow.high < wide.high
-
-
-@pytest.mark.parametrize("entries", [1, 30 * 7, 30 * 64])
-def test_blocks_of_resampling_do_not_matter(monkeypatch, entries):
-    queries, scores = random_queries(12, groups=("a", "b", "c"))
-    whole = audit(queries, scores, n_resamples=100)
-    monkeypatch.setattr(figures, "_RESAMPLED_AT_ONCE", entries)
-    blocks = audit(queries, scores, n_resamples=100)
-    for one, other in zip(whole.figures, blocks.figures, strict=True):
-        assert [one.low, one.high] == approx([other.low, other.high], nan_ok=True)
-
-
-def test_one_query_has_no_interval():
-    result = audit([1, 0, 1, 0], [4, 3, 2, 1], qid=[1] * 4, sensitive_features=list("abab"))
-    assert all(np.isnan(figure.low) and np.isnan(figure.high) for figure in result.figures)
-
-
-def test_a_cell_of_one_query_has_no_interval():
-    queries, scores = random_queries(13)
-    names = queries["sensitive_features"].copy()
-    names[np.flatnonzero(queries.query == 0)[:2]] = "rare"
-    result = audit(queries.y, scores, qid=queries["qid"], sensitive_features=names)
-    assert not np.isnan(result.figure("auc").low)
-    rare = result.figure("exposure", group="rare")
-    assert (rare.n_queries, rare.n_items, rare.small) == (1, 2, True)
-    assert np.isnan(rare.low)
-
-
-def test_no_resamples_no_intervals():
-    result = golden(n_resamples=0)
-    assert all(np.isnan(figure.low) for figure in result.figures)
-
-
-def test_the_interval_of_auc_covers_the_truth():
-    truth = norm.cdf(1 / np.sqrt(2))  # P(1 + e > e'), both noises standard normal
-    y, qid = np.tile([0, 0, 1, 1, 0, 1], 100), np.repeat(np.arange(100), 6)
-    covered = 0
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        scores, groups = y + rng.normal(size=600), rng.choice(["f", "m"], 600)
-        options = {"qid": qid, "sensitive_features": groups, "constraints": [], "n_resamples": 300}
-        interval = audit(y, scores, random_state=seed, **options).figure("auc")
-        covered += interval.low <= truth <= interval.high
-    assert covered >= 52  # of 60; 57 are expected, and fewer than 52 has a chance of 3 in 1000
-
-
 # --- properties ----------------------------------------------------------------------------------
 
 
@@ -720,170 +516,6 @@ def test_gain_auto_is_exponential_for_grades_only():
     for made, gain in ((queries, "exponential"), (real, "linear")):
         auto, named = (audit(made, scores, gain=g, n_resamples=0).ndcg for g in ("auto", gain))
         assert auto == named
-
-
-# --- formats -------------------------------------------------------------------------------------
-
-
-GOLDEN_TEXT = """\
-Audit of three lists: 3 queries, 11 items, 10 preference pairs
-Items by group: f (6), m (5)
-
-all items            value  95 % interval  queries
---------------------------------------------------
-AUC                 0.875*              -        2
-NDCG@2              0.807*              -        2
-average precision   0.875*              -        2
-AWRF (1 is parity)  0.998*              -        3
-NDKL (0 is parity)  0.190*              -        3
-
-violation     value  95 % interval  higher for  lower for  queries  pairs  compares
------------------------------------------------------------------------------------------------------
-statistical  0.167*              -  m           f                2     10  who is above whom
-inter        0.250*              -  m           f                2      2  preferences across groups
-intra        0.250*              -  m           f                2      2  preferences inside a group
-marginal     0.250*              -  m           f                2      5  preferences for a group
-
-by group                      f       m
-"""  # noqa: E501
-
-
-def test_text_golden():
-    text = str(golden(name="three lists", n_resamples=0))
-    assert text.startswith(GOLDEN_TEXT)
-    assert "* rests on fewer than 10 queries or 100 pairs: too few to trust." in text
-    assert "NDCG@2 inside the group" in text
-
-
-def test_text_has_intervals_and_counts():
-    text = str(golden())
-    assert "0.750 to 1.000" in text
-    table = text[text.index("How often the preferred item") :].splitlines()
-    assert [line.split() for line in table[1:5:2]] == [
-        ["preferred", "f", "pairs", "m", "pairs"],
-        ["f", "0.750*", "2", "0.750*", "3"],
-    ]
-
-
-@pytest.mark.parametrize("groups", [("female", "male"), ("female", "male", "non-binary")])
-def test_text_fits_120_columns(groups):
-    queries, scores = random_queries(17, n_queries=400, groups=groups)
-    text = str(audit(queries, scores, name="a linear ranker"))
-    assert max(map(len, text.splitlines())) <= 120
-    assert "*" not in text  # nothing is small, so there is no note either
-    assert not any(line != line.rstrip() for line in text.splitlines())
-
-
-@pytest.mark.parametrize(
-    ("hostile", "shown"),
-    [
-        ("x" * 10_000, "xxx…"),
-        ("two\nlines\x1b[31m", "two\\nlines\\x1b[31m"),
-        ("[red]bold[/red]", "[red]bold[/red]"),
-        ("東京" * 30, "東京東"),
-        ("a" + "\u0301" * 9_000, "a"),
-        ("\u202egnp.exe\ud800", "\\u202egnp.exe\\ud800"),
-        ("  ", "'  '"),
-        ("", "''"),
-    ],
-)
-def test_text_shows_hostile_names_as_text(hostile, shown):
-    options = {"qid": [1] * 4, "sensitive_features": [hostile, "m"] * 2}
-    result = audit([1, 0, 1, 0], [4, 3, 2, 1], name=hostile, **options)
-    text = str(result)
-    assert shown in text
-    assert max(map(len, text.splitlines())) <= 140
-    assert all(line.isprintable() for line in text.split("\n"))
-    assert json.loads(result.to_json())["groups"].count(hostile) == 1
-    assert result.figure("exposure", group=hostile).n_items == 2
-
-
-def test_text_tells_long_names_apart():
-    names = ["the same long beginning, then a", "the same long beginning, then b"]
-    result = audit([1, 0], [1, 2], qid=[1, 1], sensitive_features=names)
-    assert "the same long b… (1)" in str(result)
-    assert "the same long b… (2)" in str(result)
-
-
-def test_text_shows_the_first_of_many_groups():
-    y, groups = np.tile([1, 0], 20), [f"g{at:02d}" for at in range(40)]
-    text = str(audit(y, np.arange(40), qid=[1] * 40, sensitive_features=groups))
-    assert "g07 (1), 32 more groups (32)" in text
-    assert "g09 " not in text[text.index("by group  ") :]
-
-
-def test_shorten_counts_columns():
-    assert shorten("short", 5) == "short"
-    assert shorten("shorter", 5) == "shor…"
-    assert shorten("東京都", 5) == "東京…"
-    assert shorten("東京都", 6) == "東京都"
-
-
-def test_dict_and_json_have_everything():
-    result = golden(name="three lists")
-    made = result.to_dict()
-    assert json.loads(result.to_json(), parse_constant=pytest.fail) == made
-    assert made["groups"] == ["f", "m"]
-    assert made["n_pairs"] == 10
-    assert (made["k"], made["confidence"], made["name"]) == ([2], 0.95, "three lists")
-    assert len(made["figures"]) == len(result.figures)
-    assert made["figures"][0]["measure"] == "auc"
-    assert made["figures"][0]["group"] is None
-    assert made["figures"][0]["small"] is True
-    empty = golden(n_resamples=0).to_dict()["figures"][0]
-    assert (empty["low"], empty["high"]) == (None, None)
-
-
-def test_frame_pandas():
-    frame = golden().to_frame("pandas")
-    assert len(frame) == len(golden().figures)
-    overall = frame[(frame.measure == "auc") & frame.group.isna()].iloc[0]
-    assert overall.value == approx(0.875)
-    assert (overall.n_queries, overall.n_items, overall.n_pairs) == (2, 9, 10)
-    assert frame.value.dtype == frame.low.dtype == float
-    worst = frame[frame.measure == "violation"].set_index("constraint").value
-    assert worst.to_dict() == approx(golden().violation)
-
-
-def test_frame_polars():
-    import polars as pl
-
-    frame = golden().to_frame("polars")
-    assert frame["n_pairs"].dtype == pl.Int64
-    assert frame["small"].dtype == pl.Boolean
-    cell = frame.filter(measure="preferred_above", group="f", other="m")
-    assert cell["value"].to_list() == approx([0.75])
-    assert cell["n_pairs"].to_list() == [3]
-
-
-def test_frame_pyarrow():
-    import pyarrow as pa
-
-    table = golden(n_resamples=0).to_frame("pyarrow")
-    assert table.schema.field("value").type == table.schema.field("low").type == pa.float64()
-    assert table.num_rows == len(golden().figures)
-    assert table.column("group").to_pylist()[0] is None
-
-
-def test_frame_takes_the_first_that_is_installed(monkeypatch):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "pandas" else find(name)
-    )
-    assert type(golden().to_frame()).__module__.startswith("polars")
-    with pytest.raises(MissingExtraError, match="pip install pandas"):
-        golden().to_frame("pandas")
-
-
-def test_frame_without_any_library(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(MissingExtraError, match=r"pandas, polars or pyarrow.*to_dict"):
-        golden().to_frame()
-
-
-def test_frame_of_another_library():
-    with pytest.raises(InputError, match=r"backend is 'dask'.*pandas, polars, pyarrow"):
-        golden().to_frame("dask")
 
 
 # --- bad input -----------------------------------------------------------------------------------

@@ -1,12 +1,4 @@
-"""FairRanker: what does not matter, what weights mean, how fits end, and what is refused."""
-
-import io
-import sys
-import threading
-import time
-import warnings
-from contextlib import contextmanager
-from types import SimpleNamespace
+"""FairRanker: what does not matter, what weights mean, how fits end."""
 
 import numpy as np
 import pandas as pd
@@ -15,55 +7,24 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import LogisticRegression
 
+from fit_cases import FRAME, HELD, NAMES, THREE, TWO, OtherPeoplesRanker, fit, make
 from pairity import (
     FairRanker,
     InputError,
     InterGroup,
-    IntraGroup,
     LinearRanker,
-    Marginal,
     PlainStep,
     Queries,
     StatisticalParity,
-    progress,
 )
 from pairity.algorithm import Outcome
 from pairity.constraints import as_constraint, worst_gap
 from pairity.datasets import make_biased_ranking
-from pairity.exceptions import ConstraintError, MemorisedWarning, TargetNotReachedWarning
+from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.pairs import mean_auc
 
 CONSTRAINTS = ["statistical", "inter", "intra", "marginal"]
-SHARP = LinearRanker(tol=1e-11)  # so that only the data can make a difference
-
-
-def make(n_queries=12, n_items=20, **options):
-    data = make_biased_ranking(n_queries, n_items, **{"random_state": 0, **options})
-    return {
-        "X": data.X,
-        "y": data.y,
-        "qid": data.qid,
-        "sensitive_features": data.sensitive_features,
-    }
-
-
-TWO = make()
-THREE = make(n_groups=3, n_items=30)
-
-
-@contextmanager
-def target_may_be_missed():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TargetNotReachedWarning)
-        yield
-
-
-def fit(data, constraint="statistical", **parameters):
-    parameters = {"ranker": SHARP, "max_rounds": 4, "tolerance": 0.0, **parameters}
-    with target_may_be_missed():
-        return FairRanker(constraint=constraint, **parameters).fit(**data)
 
 
 def rows(data, chosen):
@@ -81,30 +42,6 @@ def assert_same_fit(one, other, rtol=1e-6):
         np.testing.assert_allclose(here.violation, there.violation, rtol=rtol, atol=1e-9)
         assert here.auc == pytest.approx(there.auc, rel=rtol)
     np.testing.assert_allclose(one.ranker_.coef_, other.ranker_.coef_, rtol=rtol, atol=rtol)
-
-
-class OtherPeoplesRanker:
-    """A ranker of somebody else's: no scikit-learn, no pairity, `fit_pairs` returns nothing.
-
-    Its direction is the weighted sum of the preferred items less the others. `act` is called with
-    the number of the fit before it begins.
-    """
-
-    def __init__(self, act=lambda _: None):
-        self.act = act
-
-    def fit_pairs(self, queries, table, previous=None):
-        self.number = 0 if previous is None else previous.number + 1
-        self.act(self.number)
-        self.direction = np.zeros(queries.X.shape[1])
-        for query in range(queries.n_queries):
-            row = np.flatnonzero(queries.query == query)
-            y, group = queries.y[row], queries.group[row]
-            weight = table[group[:, None], group] * (y[:, None] > y)
-            self.direction += (weight.sum(axis=1) - weight.sum(axis=0)) @ queries.X[row]
-
-    def predict(self, X):
-        return X @ self.direction
 
 
 # --- what does not matter -------------------------------------------------------------------------
@@ -184,8 +121,6 @@ def test_same_data_gives_the_same_model_twice(validation):
     np.testing.assert_array_equal(one.pair_weights_.table, other.pair_weights_.table)
 
 
-NAMES = [f"f{at}" for at in range(TWO["X"].shape[1])]
-FRAME = pd.DataFrame(TWO["X"], columns=NAMES)
 COLUMNS = pd.DataFrame({name: TWO[name] for name in ("y", "qid", "sensitive_features")})
 TABLES = {
     "lists": (TWO["X"].tolist(), lambda name: COLUMNS[name].tolist()),
@@ -398,8 +333,6 @@ def test_equal_weights_are_no_weights(name):
 
 
 # --- validation -----------------------------------------------------------------------------------
-
-HELD = make(8, 20, random_state=7)
 
 
 def assert_measured_on(model, constraint, queries):
@@ -666,317 +599,7 @@ def test_scores_are_float64_whatever_the_ranker_returns():
     assert model.predict(TWO["X"]).dtype == np.float64
 
 
-# --- progress -------------------------------------------------------------------------------------
-
-
-class FakeTerminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-class FakeTimer:
-    """Goes off when told to."""
-
-    made: list
-
-    def __init__(self, seconds, function):
-        self.seconds, self.function = seconds, function
-        self.waiting = False
-        FakeTimer.made.append(self)
-
-    def start(self):
-        self.waiting = True
-
-    def cancel(self):
-        self.waiting = False
-
-
-@pytest.fixture
-def stderr(monkeypatch, request):
-    """A stderr to look at, a terminal unless the test asks for a log, and timers at command."""
-    FakeTimer.made = []
-    monkeypatch.setattr(progress, "Timer", FakeTimer)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.delenv("COLUMNS", raising=False)
-    made = getattr(request, "param", FakeTerminal)()
-    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=made, modules={}))
-    return made
-
-
-log = pytest.mark.parametrize("stderr", [io.StringIO], indirect=True, ids=["log"])
-
-
-def go_off_in(fit_number):
-    """A ranker in whose fit so many seconds pass that patience runs out."""
-
-    def act(number):
-        if number == fit_number:
-            for timer in FakeTimer.made:
-                timer.function()
-
-    return OtherPeoplesRanker(act)
-
-
-def test_progress_of_a_long_fit_on_a_terminal(capsys, stderr):
-    fit(TWO, ranker=go_off_in(1), solver="plain")
-    (timer,) = FakeTimer.made
-    assert timer.seconds == progress.PATIENCE == 2.0
-    assert not timer.waiting
-    shown = stderr.getvalue()
-    assert "Reweighting" in shown
-    assert "1/5" in shown
-    assert "violation" in shown
-    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is back
-    assert capsys.readouterr().out == ""
-
-
-def test_progress_of_a_single_long_round(stderr):
-    fit(TWO, ranker=go_off_in(0), max_rounds=0)
-    assert "0/1" in stderr.getvalue()
-
-
-def test_no_progress_of_a_quick_fit(stderr):
-    fit(TWO)
-    (timer,) = FakeTimer.made
-    assert not timer.waiting
-    timer.function()  # gone off at the last moment
-    assert stderr.getvalue() == ""
-
-
-def test_progress_ends_with_an_error(stderr):
-    def act(number):
-        FakeTimer.made[0].function()
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        fit(TWO, ranker=OtherPeoplesRanker(act))
-    shown = stderr.getvalue()
-    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
-
-
-def test_progress_leaves_stdout_to_others(capsys, stderr):
-    """What a ranker prints goes to stdout, also beside the bar."""
-
-    def act(number):
-        if number == 0:
-            FakeTimer.made[0].function()
-        sys.stdout.write(f"fit {number}\n")
-
-    fit(TWO, ranker=OtherPeoplesRanker(act), max_rounds=1, solver="plain")
-    assert capsys.readouterr().out == "fit 0\nfit 1\n"
-    assert "fit 0" not in stderr.getvalue()
-
-
-def test_progress_can_be_silenced(stderr):
-    fit(TWO, ranker=go_off_in(0), progress=False)
-    assert not FakeTimer.made
-    assert stderr.getvalue() == ""
-
-
-@log
-def test_progress_is_for_terminals(stderr):
-    fit(TWO, ranker=go_off_in(0))
-    assert not FakeTimer.made
-
-
-@log
-def test_progress_asked_for_goes_to_a_log_as_plain_lines(capsys, monkeypatch, stderr):
-    clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
-    fit(TWO, ranker=go_off_in(1), solver="plain", progress=True)
-    lines = stderr.getvalue().splitlines()
-    assert lines[0].startswith("Reweighting: 1/5, violation 0.")
-    assert lines[-1].startswith("Reweighting: 5/5, violation 0.")
-    assert lines[-1].endswith(" s")
-    assert len(lines) == 5
-    assert "\x1b" not in stderr.getvalue()
-    assert capsys.readouterr().out == ""
-
-
-def test_progress_is_not_for_workers(stderr):
-    worker = threading.Thread(target=fit, args=(TWO,), kwargs={"max_rounds": 0})
-    worker.start()
-    worker.join()
-    assert not FakeTimer.made
-
-
-def test_progress_with_a_real_clock(monkeypatch):
-    monkeypatch.setattr(progress, "PATIENCE", 0.05)
-    terminal = FakeTerminal()
-    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=terminal))
-    fit(TWO, ranker=OtherPeoplesRanker(lambda _: time.sleep(0.3)), max_rounds=0)
-    assert "Reweighting" in terminal.getvalue()
-
-
-def test_nothing_is_written_without_a_stderr(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", None)
-    fit(TWO, max_rounds=1, progress=True)
-
-
-# --- what is refused: parameters ------------------------------------------------------------------
-
-BAD_WHATEVER_THE_DATA = [
-    ({"tolerance": -0.1}, "tolerance is -0.1"),
-    ({"tolerance": np.nan}, "tolerance is nan"),
-    ({"tolerance": np.inf}, "tolerance is inf"),
-    ({"tolerance": "0.1"}, "tolerance is '0.1'"),
-    ({"tolerance": None}, "tolerance is None"),
-    ({"tolerance": True}, "tolerance is True"),
-    ({"max_rounds": -1}, "max_rounds is -1"),
-    ({"max_rounds": 5.0}, "max_rounds is 5.0"),
-    ({"max_rounds": np.nan}, "max_rounds is nan"),
-    ({"max_rounds": True}, "max_rounds is True"),
-    ({"max_rounds": "5"}, "max_rounds is '5'"),
-    ({"max_rounds": None}, "max_rounds is None"),
-    ({"solver": "newton"}, "'newton'.*'damped'.*'plain'"),
-    ({"solver": PlainStep}, r"PlainStep\(eta"),
-    ({"solver": 3}, "not a solver"),
-    ({"constraint": "parity"}, "'parity'.*'statistical', 'inter', 'intra', 'marginal'"),
-    ({"constraint": InterGroup}, r"InterGroup\(\)"),
-    ({"constraint": None}, "None is not a constraint"),
-    ({"ranker": LinearRanker}, r"LinearRanker\(\)"),
-    ({"ranker": LogisticRegression()}, r"LogisticRegression.*fit_pairs.*LinearRanker\(\)"),
-    ({"ranker": "linear"}, r"str is not a ranker.*LinearRanker\(\)"),
-    ({"progress": "no"}, "progress is 'no'.*True, False or 'auto'"),
-    ({"progress": 2}, "progress is 2"),
-    ({"random_state": "x"}, "random_state is 'x'"),
-]
-BAD_WITH_THIS_DATA = [
-    ({"constraint": InterGroup(only=[("group 1", "group 9")])}, "'group 9'.*'group 2'"),
-    ({"constraint": IntraGroup(only=["group 9", "group 1"])}, "'group 9'.*'group 2'"),
-    ({"constraint": Marginal(only=["group 1"])}, "needs 2"),
-    ({"constraint": lambda queries, _: queries.y}, r"shape \(240,\).*2 groups"),
-    ({"pairs": "all"}, "'all'.*'preference' or 'both'"),
-    ({"weighting": "exact"}, "'exact'.*'indicator' or 'closed-form'"),
-    ({"pairs": "both", "constraint": "intra"}, "pairs='preference'"),
-    ({"weighting": "closed-form"}, "average='pair'"),
-    ({"ranker": LinearRanker(alpha=-1.0)}, "alpha is -1"),
-    ({"validation": True}, "bool is no validation data.*0.2"),
-    ({"validation": "0.2"}, "str is no validation data.*0.2"),
-    ({"validation": (1, 2)}, "no validation data.*mapping"),
-    ({"validation": 0.0}, "0.0.*between 0 and 1"),
-    ({"validation": 1.0}, "1.0.*between 0 and 1"),
-    ({"validation": np.nan}, "nan.*between 0 and 1"),
-    ({"validation": 0.01}, "0.01 of 12 queries"),
-    ({"validation": {"X": TWO["X"]}}, "validation: 'y' is missing.*Give X, y, qid"),
-    ({"validation": {**HELD, "group": 1}}, "validation: 'group' is not known"),
-    ({"validation": {**HELD, "X": HELD["X"][:, :2]}}, "X has 2 features.*training data has 5"),
-    ({"validation": {**HELD, "X": None}}, "validation: the queries have no features"),
-    ({"validation": {**HELD, "y": HELD["y"][:9]}}, "validation: y has 9 entries"),
-    ({"validation": {**HELD, "y": np.ones(160)}}, "validation queries: No query has two"),
-    (
-        {"validation": {**HELD, "sensitive_features": ["other"] * 160}},
-        "validation: The group 'other' was not among the training groups",
-    ),
-    (
-        {"validation": {**HELD, "sensitive_features": ["group 1"] * 160}},
-        "validation queries: No pair joins the groups 'group 1' and 'group 2'",
-    ),
-]
-
-
-@pytest.mark.parametrize(("parameters", "facts"), BAD_WITH_THIS_DATA)
-def test_bad_parameters(parameters, facts):
-    with pytest.raises(InputError, match=f"(?s){facts}"):
-        FairRanker(**parameters).fit(**TWO)
-
-
-@pytest.mark.parametrize(("parameters", "facts"), BAD_WHATEVER_THE_DATA, ids=str)
-def test_bad_parameters_are_found_before_the_data_is_looked_at(parameters, facts):
-    with pytest.raises(InputError, match=facts):
-        FairRanker(**parameters).fit([[np.nan]], [1], qid=[], sensitive_features=[])
-
-
-@pytest.mark.parametrize("columns", [NAMES[::-1], ["g", *NAMES[1:]]])
-def test_columns_of_validation_must_be_those_of_training(columns):
-    held = {**HELD, "X": pd.DataFrame(HELD["X"], columns=columns)}
-    with pytest.raises(InputError, match=r"validation: column 0 of X is .*'f0' in the"):
-        FairRanker(validation=held).fit(**{**TWO, "X": FRAME})
-
-
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"tolerance": np.float32(0.5), "max_rounds": np.int64(2)},
-        {"tolerance": 1, "random_state": np.random.RandomState(0), "validation": 0.3},
-        {"tolerance": 1, "progress": True, "solver": PlainStep(eta=2)},
-    ],
-)
-def test_numbers_may_be_numpys(parameters):
-    FairRanker(**parameters).fit(**TWO)
-
-
-# --- what is refused: data ------------------------------------------------------------------------
-
-
-def by_query(*groups):
-    """The first group in the even queries, the second in the odd ones."""
-    return np.array(groups)[TWO["qid"] % 2]
-
-
-@pytest.mark.parametrize(
-    ("change", "constraint", "facts"),
-    [
-        ({"sensitive_features": by_query("a", "b")}, "inter", "'a' and 'b'.*12 queries"),
-        ({"sensitive_features": by_query("a", "b")}, "statistical", "'a' and 'b'.*IntraGroup"),
-        ({"sensitive_features": by_query("a", "a")}, "inter", "only the group 'a' in 240 rows"),
-        ({"sensitive_features": [None] * 240}, "inter", "no group at all"),
-        ({"sensitive_features": None}, "inter", "no group at all"),
-        ({"y": np.ones(240)}, "inter", "No query has two different labels.*12 queries"),
-        ({"y": np.ones(240)}, "statistical", "No query has two different labels"),
-        ({"qid": np.arange(240)}, "statistical", "240 queries"),
-        (
-            {"y": (TWO["sensitive_features"] == "group 1").astype(int)},
-            "inter",
-            "'group 2' above 'group 1'.*StatisticalParity",
-        ),
-        (
-            {"y": (TWO["sensitive_features"] == "group 1").astype(int)},
-            "intra",
-            "No preference pair for the group 'group 1'",
-        ),
-        (
-            {"y": (TWO["sensitive_features"] == "group 1").astype(int)},
-            "marginal",
-            "No preference pair for the group 'group 2'.*only",
-        ),
-        ({"X": None}, "inter", "X is None"),
-        ({"y": None}, "inter", "y is None"),
-        ({"qid": TWO["qid"][:9]}, "inter", "qid has 9 entries.*240 rows"),
-    ],
-)
-def test_bad_data(change, constraint, facts):
-    with pytest.raises(InputError, match=f"(?s){facts}"):
-        FairRanker(constraint=constraint).fit(**{**TWO, **change})
-
-
-def test_a_constraint_that_compares_nothing():
-    def nothing(queries, scores):
-        return np.full((2, 2), np.nan)
-
-    with pytest.raises(ConstraintError, match="compares nothing in the 12 queries"):
-        FairRanker(constraint=nothing).fit(**TWO)
-
-
-def test_a_constraint_must_not_change_its_mind():
-    def moody(queries, scores):
-        return np.array([0.5, np.nan if scores.any() else 0.0])
-
-    with pytest.raises(ConstraintError, match="NaN only where the data") as caught:
-        FairRanker(constraint=moody).fit(**TWO)
-    assert "round 0" in caught.value.__notes__[0]
-
-
-def test_groups_that_never_meet_can_be_compared_inside():
-    fit({**TWO, "sensitive_features": by_query("a", "b")}, "intra", max_rounds=1)
-
-
-def test_a_failed_fit_leaves_nothing_fitted():
-    model = FairRanker()
-    with pytest.raises(InputError):
-        model.fit(**{**TWO, "y": np.ones(240)})
-    with pytest.raises(NotFittedError):
-        model.predict(TWO["X"])
+# --- knowing the training queries by heart --------------------------------------------------------
 
 
 def test_a_ranker_that_knows_the_training_queries_by_heart_is_told_of():
