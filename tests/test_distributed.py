@@ -487,6 +487,29 @@ def test_partitions_without_rows_pairs_or_some_group(client, name):
     )
 
 
+def test_groups_whose_categories_differ_between_partitions_are_matched_by_name(client):
+    ids = np.unique(TABLE["qid"])
+    flat = TABLE[TABLE["qid"].isin(ids[:30])].assign(y=1.0, group=None)
+    rest = TABLE[TABLE["qid"].isin(ids[30:90])]
+    lonely = TABLE[TABLE["qid"].isin(ids[90:])].assign(group="a group of its own")
+    parts = [flat, TABLE.iloc[:0], rest, lonely]
+    whole = pd.concat([*parts[::2], lonely])
+    named = in_partitions(
+        [part.assign(group=pd.Categorical(part["group"])) for part in parts], verify_meta=False
+    )
+    there = audit(
+        named["y"], named["f0"], qid=named["qid"], sensitive_features=named["group"], n_resamples=50
+    )
+    here = audit(
+        whole["y"], whole["f0"], qid=whole["qid"], sensitive_features=whole["group"], n_resamples=50
+    )
+    assert there.groups == here.groups == ("a group of its own", "group 1", "group 2")
+    assert (there.group_sizes, there.n_missing) == (here.group_sizes, here.n_missing)
+    assert [each.value for each in there.figures] == pytest.approx(
+        [each.value for each in here.figures], abs=1e-12, nan_ok=True
+    )
+
+
 def test_only_empty_partitions_and_no_pairs_at_all(client):
     empty = in_partitions([TABLE.iloc[:0], TABLE.iloc[:0]])
     with pytest.raises(InputError, match="All partitions are empty"):

@@ -64,8 +64,8 @@ def spread_queries(queries: Queries, n_partitions: int, **columns: Any) -> dict[
 
     if isinstance(queries.X, ParquetFeatures):
         raise InputError(
-            "Features that stay in Parquet files are not sent to workers. Leave --stream out, or "
-            "let workers read them: dask.dataframe.read_parquet in Python."
+            "Features that stay in Parquet files are not sent to workers, who read them themselves "
+            "where groups are a column: write what --group-file and --quantile-groups say into one."
         )
     ordered, rows = queries.by_query()
     n_partitions = min(n_partitions, queries.n_queries)
