@@ -2,6 +2,8 @@
 
 import gc
 import json
+import subprocess
+import sys
 import tempfile
 import tracemalloc
 import warnings
@@ -190,6 +192,23 @@ def test_a_temporary_folder_of_bins_goes_with_the_data(both, monkeypatch, tmp_pa
     gc.collect()
     assert list(tmp_path.iterdir()) == []
     assert model.predict(streamed.X).shape == (streamed.n_items,)
+
+
+def test_xgboost_finds_the_bins_of_many_rows_in_a_sample(tmp_path, monkeypatch):
+    """What is learnt is nearly what all rows teach; few different values are all bins."""
+    pytest.importorskip("xgboost")
+    columns, _ = table(n_queries=200, n_items=60)
+    columns["f0"] = np.round(columns["f0"], 2)  # some twenty values
+    columns["f1"] = np.where(columns["f1"] > 1.3, np.nan, columns["f1"])
+    columns["f2"] = np.full(len(columns["f2"]), np.nan)
+    streamed = read_parquet(write(tmp_path, columns, row_group_size=900), **COLUMNS)
+    own = as_ranker(booster("xgboost")).fit(streamed.X, streamed.y, qid=streamed["qid"])
+    monkeypatch.setattr(_streams, "_BINS_IN_MEMORY", 0)
+    monkeypatch.setattr(_streams, "_SAMPLE", 6 * 2000)
+    streamed = read_parquet(tmp_path, **COLUMNS)
+    ours = as_ranker(booster("xgboost")).fit(streamed.X, streamed.y, qid=streamed["qid"])
+    near = np.corrcoef(ours.predict(streamed.X), own.predict(streamed.X))[0, 1]
+    assert 0.97 < near < 1.0
 
 
 # --- bad input -----------------------------------------------------------------------------------
@@ -474,3 +493,53 @@ def fitted(n_features):
     ranker = LinearRanker()
     ranker.coef_, ranker.n_features_in_ = np.ones(n_features), n_features
     return ranker
+
+
+LITTLE = """
+import resource, sys
+import numpy as np
+from pairity import LinearRanker
+from pairity.datasets import read_parquet
+from pairity.exceptions import NoMemoryError
+from pairity.rankers.adapters import as_ranker
+
+engine, folder, megabytes = sys.argv[1], sys.argv[2], int(sys.argv[3])
+if engine == "xgboost":
+    from xgboost import XGBRanker
+    ranker = as_ranker(XGBRanker(n_estimators=1, n_jobs=1, max_depth=10, max_bin=4096))
+else:
+    ranker = LinearRanker()
+queries = read_parquet(folder, label="label", query="query")
+X = queries.X.load() if engine == "xgboost" else queries.X
+status = open("/proc/self/status").read()
+now = 1024 * int(status.partition("VmData:")[2].split()[0])
+resource.setrlimit(resource.RLIMIT_DATA, (now + megabytes * 2**20,) * 2)
+try:
+    ranker.fit(X, queries.y, qid=queries["qid"])
+except NoMemoryError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux's limit on memory")
+@pytest.mark.parametrize(
+    ("engine", "megabytes", "said"),
+    [
+        ("linear", 4, ["ran out in reading", "smaller ones", "ARROW_DEFAULT_MEMORY_POOL=system"]),
+        ("xgboost", 20, ["ran out in training", "bad_alloc", "lower max_bin", "read_parquet"]),
+    ],
+)
+def test_a_lack_of_memory_is_said(tmp_path, engine, megabytes, said):
+    pytest.importorskip("xgboost")
+    rng = np.random.default_rng(0)
+    columns = {f"f{k}": rng.normal(size=4000) for k in range(200)}
+    columns |= {"label": rng.integers(0, 2, 4000), "query": np.arange(4000) // 20}
+    write(tmp_path, columns, row_group_size=4000)
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE, engine, str(tmp_path), str(megabytes)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for words in said:
+        assert words in done.stdout

@@ -9,6 +9,7 @@
           NotNumbersError (TypeError)       text or objects where numbers are needed
           ModelFileError           a saved model that cannot be read, or a place for none
         TrainingError (RuntimeError)      a ranker's own failure, with the round it happened in
+        NoMemoryError (MemoryError)       memory ran out: while doing what, and what to lower
         MissingExtraError (ImportError)   an optional library is not installed
         DownloadError (OSError)           a data set that is not there and could not be fetched
         ContractError (AssertionError)    a ranker that `pairity.testing` found at fault
@@ -42,6 +43,10 @@ class ModelFileError(InputError):
 
 class TrainingError(PairityError, RuntimeError):
     """A ranker failed; the message says in which round, and its own error stands behind it."""
+
+
+class NoMemoryError(PairityError, MemoryError):
+    """Memory ran out; the message says while doing what, and what takes less of it."""
 
 
 class MissingExtraError(PairityError, ImportError):

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
@@ -16,7 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.exceptions import InputError, MissingExtraError, NotNumbersError
+from pairity.exceptions import InputError, MissingExtraError, NoMemoryError, NotNumbersError
+
+LITTLE_MEMORY = (
+    "Where the limit is on what may be allocated, set ARROW_DEFAULT_MEMORY_POOL=system, "
+    "MALLOC_ARENA_MAX=1 and MALLOC_MMAP_THRESHOLD_=65536 in the environment, and ulimit -s 2048."
+)
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -125,10 +131,13 @@ class ParquetFeatures:
             while end and at + (chunk.shape[1] - used) >= end:
                 piece = chunk[:, used : used + end - at]
                 used, at = used + end - at, end
-                yield slice(begin, end), _joined(held, piece).T
+                with memory_for_reading():
+                    block = _joined(held, piece).T
+                yield slice(begin, end), block
                 begin, end, held = end, next(ends, 0), []
             if used < chunk.shape[1]:
-                held.append(chunk[:, used:].copy())
+                with memory_for_reading():
+                    held.append(chunk[:, used:].copy())
                 at += chunk.shape[1] - used
 
     def _chunks(self) -> Iterator[NDArray[Any]]:
@@ -204,10 +213,38 @@ def _joined(held: list[NDArray[Any]], piece: NDArray[Any]) -> NDArray[Any]:
 def _ahead(chunks: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
     """The same, each read on another thread while the one before is looked at."""
     with ThreadPoolExecutor(1, "pairity-reader") as reader:
-        coming = reader.submit(next, chunks, None)
-        while (chunk := coming.result()) is not None:
+        with memory_for_reading():
+            coming = reader.submit(next, chunks, None)
+        while True:
+            with memory_for_reading():
+                chunk = coming.result()
+            if chunk is None:
+                return
             coming = reader.submit(next, chunks, None)
             yield chunk
+
+
+def is_lack_of_memory(error: BaseException) -> bool:
+    """Whether an error is one of the many in which libraries say so."""
+    said = str(error)
+    return isinstance(error, MemoryError) or any(
+        words in said for words in ("bad_alloc", "bad_malloc", "new thread", "worker thread")
+    )
+
+
+@contextmanager
+def memory_for_reading() -> Iterator[None]:
+    """Tell what takes less where memory lacks for a block, or for the thread that reads it."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, NoMemoryError) or not is_lack_of_memory(error):
+            raise
+        raise NoMemoryError(
+            f"Memory ran out in reading Parquet files ({str(error)[:200]}). Beside some 100 bytes "
+            "a row, two row groups are held at a time: write the files with smaller ones "
+            f"(row_group_size). {LITTLE_MEMORY}"
+        ) from error
 
 
 # --- files ---------------------------------------------------------------------------------------
@@ -255,6 +292,8 @@ def open_parquet(path: str, **options: Any) -> Any:
     try:
         return parquet.ParquetFile(path, **options)
     except (OSError, ValueError, pa.ArrowException) as error:
+        if is_lack_of_memory(error):
+            raise
         told = str(error).partition("\n")[0]
         raise InputError(f"{path} is not a readable Parquet file: {told}") from error
 

@@ -22,11 +22,13 @@ from pairity.parquet_features import (
     import_arrow,
     is_numeric,
     list_files,
+    memory_for_reading,
     to_numbers,
 )
 from pairity.queries import Queries
 
 
+@memory_for_reading()
 def read_parquet(
     paths: Paths,
     *,
@@ -275,7 +277,8 @@ def _chunks(files: Sequence[ParquetFile], name: str) -> Iterator[Any]:
             for number, n_rows in enumerate(file.groups):
                 if not n_rows:
                     continue
-                column = reader.read_row_group(number, columns=[name]).column(name)
+                table = reader.read_row_group(number, columns=[name], use_threads=False)
+                column = table.column(name)
                 if pa.types.is_dictionary(column.type):
                     column = column.cast(column.type.value_type)
                 yield column.combine_chunks()

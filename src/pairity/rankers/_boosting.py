@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -14,10 +15,11 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pairity.columns import show
-from pairity.exceptions import InputError, MissingExtraError, ModelFileError
+from pairity.exceptions import InputError, MissingExtraError, ModelFileError, NoMemoryError
 from pairity.losses import Loss
 from pairity.manifests import Entry, build, encode
 from pairity.pairs import n_weighted_pairs, total_weight
+from pairity.parquet_features import LITTLE_MEMORY, ParquetFeatures, is_lack_of_memory
 from pairity.peers import add_up, current
 from pairity.queries import Queries, require_preferences
 from pairity.rankers._estimators import PairRanker, remember_features
@@ -179,7 +181,8 @@ class BoosterRanker(EngineRanker):
             raise InputError("The queries have no features. Build them with X.")
         require_preferences(queries)
         remember_features(self, queries.X, queries.y)
-        self._train(queries, follow, measured_on, fit_params)
+        with memory_told(self.engine[0], isinstance(queries.X, ParquetFeatures)):
+            self._train(queries, follow, measured_on, fit_params)
         return self
 
     @abstractmethod
@@ -191,6 +194,37 @@ class BoosterRanker(EngineRanker):
     @abstractmethod
     def _boosting(self) -> str:
         """What the engine calls its way of boosting."""
+
+
+_TAKES_LESS = {
+    "lightgbm": (
+        "LightGBM takes a byte for each entry of the table, twice unless force_col_wise=True, and "
+        "20 for each entry of the rows that bins are found from: lower subsample_for_bin, and "
+        "num_leaves or max_bin, each leaf having a histogram of 16 bytes a bin."
+    ),
+    "xgboost": (
+        "XGBoost takes 16 bytes for each bin of each leaf, and in finding bins some kilobytes for "
+        "each: lower max_bin, or max_depth."
+    ),
+}
+
+
+@contextmanager
+def memory_told(library: str, in_files: bool) -> Iterator[None]:
+    """Tell what takes less where an engine's training runs out of memory."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, NoMemoryError) or not is_lack_of_memory(error):
+            raise
+        instead = "Or leave the features in Parquet files: pairity.datasets.read_parquet."
+        if in_files:
+            instead = LITTLE_MEMORY
+        told = (str(error).strip().splitlines() or ["no more is said"])[0]
+        raise NoMemoryError(
+            f"Memory ran out in training ({type(error).__name__}: {told[:200]}). "
+            f"{_TAKES_LESS[library]} {instead}"
+        ) from error
 
 
 def _fixed(table: Array, *_: Any) -> Array:

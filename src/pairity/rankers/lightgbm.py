@@ -37,7 +37,7 @@ from pairity.rankers._boosting import (
     unreadable,
 )
 from pairity.rankers._estimators import predict_in_blocks
-from pairity.rankers._streams import as_sequence
+from pairity.rankers._streams import as_dataset
 from pairity.threads import at_most
 
 _FIT_PARAMETERS = (
@@ -279,11 +279,11 @@ def _binned(
     }  # fmt: skip
 
     def make(ordered: Queries, reference: Any) -> Any:
-        source = _readable(ordered.X)
+        source, build = _readable(ordered.X), lgb.Dataset
         if isinstance(source, ParquetFeatures):
             options.setdefault("feature_name", list(source.names))
-            source = as_sequence(lgb, source)
-        data = lgb.Dataset(
+            build = partial(as_dataset, lgb)
+        data = build(
             source, ordered.y, group=query_sizes(ordered), reference=reference,
             params=params, **options,
         )  # fmt: skip
