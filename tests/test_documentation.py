@@ -71,15 +71,23 @@ def test_the_commands_run(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(contenders, "lagrangian", partial(lagrangian, n_steps=30))
     commands = [words for at in range(2) for words in commands_in(block("sh", at))]
     assert len(commands) == 12
+    shown = re.search(
+        r"^```\n(on \d+ queries, .*?)\n…\n```", README, re.MULTILINE | re.DOTALL
+    ).group(1)
+    table = ""
     for words in commands:
         said = " ".join(words)
         asks = said == "pairity train jobs.csv --output model"
         expected = {2} if asks else {0, 1} if "--fail-above" in said else {0}
         assert main(words[1:]) in expected, said
+        printed = capsys.readouterr()
+        if said.startswith("pairity train") and not asks:
+            table = printed.out
         if asks:
-            assert list(commands_in(capsys.readouterr().err)) == [
+            assert list(commands_in(printed.err)) == [
                 [*words, *["--label", "hired", "--query", "search_id", "--group", "gender"]]
             ]
+    assert all(line in table.splitlines() for line in shown.splitlines())
     for name in ("scores.csv", "model/report.html", "hiring.html", "frontier.png", "train.pairs"):
         assert (tmp_path / name).stat().st_size
     rows = (tmp_path / "jobs.csv").read_text().splitlines()
