@@ -191,7 +191,9 @@ def _notes(index: Index) -> list[str]:
         notes.append(
             "A violation is the largest gap between two groups; fairness is 1 - violation."
         )
-    notes.append("to_frame() has every figure with its interval and what it rests on.")
+    notes.append(
+        "to_frame(), or --format json, has every figure with its interval and what it rests on."
+    )
     return notes
 
 

@@ -141,7 +141,10 @@ def _read_run(given: argparse.Namespace) -> tuple[Any, Any, Any, str]:
         given.trec_run, given.qrels, given.group_file,
         unjudged=given.unjudged, not_retrieved=given.not_retrieved,
     )  # fmt: skip
-    if not given.quiet:
+    counts = (
+        judged.n_unjudged, judged.n_not_retrieved, judged.n_only_run, judged.n_only_qrels,
+    )  # fmt: skip
+    if any(counts) and not given.quiet:
         note(
             f"{judged.n_unjudged:,} documents were not judged ({given.unjudged}), "
             f"{judged.n_not_retrieved:,} judged ones not retrieved ({given.not_retrieved}); "
