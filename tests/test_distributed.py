@@ -215,6 +215,20 @@ def test_an_audit_on_workers_has_the_figures_of_one(client, spread):
     assert "120 queries" in str(there)
 
 
+@pytest.mark.parametrize(("n_queries", "n_resamples"), [(120, 0), (1, 10)])
+def test_an_audit_on_workers_without_resamples(client, n_queries, n_resamples):
+    some = TABLE[TABLE["qid"] < TABLE["qid"].min() + n_queries]
+    given = [
+        audit(
+            data["y"], data["f0"], qid=data["qid"], sensitive_features=data["group"],
+            n_resamples=n_resamples,
+        )
+        for data in (by_query(1, some), some)
+    ]  # fmt: skip
+    there, here = ([(e.value, e.low, e.high) for e in each.figures] for each in given)
+    np.testing.assert_allclose(there, here, atol=1e-12)
+
+
 def test_arrays_weights_and_validation(client):
     table = TABLE.sort_values("qid", kind="stable")
     rng = np.random.default_rng(1)

@@ -298,11 +298,12 @@ def audit(
                 spread, named, cuts, choose_gain(gain, spread), n_resamples, random_state
             )
         n_queries, n_items, n_missing, n_pairs, *sizes = sums.sizes.tolist()
+        drawn = [np.zeros(0)] if len(sums.resampled[0]) else []  # all at once, by the workers
         return Audit(
             name=str(name), groups=spread.groups, n_queries=n_queries, n_items=n_items,
             n_missing=n_missing, n_pairs=n_pairs, group_sizes=tuple(sizes), k=cuts,
             confidence=float(confidence),
-            figures=tuple(with_numbers(estimates, iter([np.zeros(0)]), float(confidence))),
+            figures=tuple(with_numbers(estimates, iter(drawn), float(confidence))),
         )  # fmt: skip
     queries = _as_queries(y, qid, sensitive_features, sample_weight, query_weight)
     numbers = as_numbers(scores, "scores", queries.n_items)
