@@ -20,19 +20,7 @@ from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs import cell_counts, cell_sums
 from pairity.testing import check_method
-
-
-def small(n_groups=2, n_labels=2, seed=0, *, missing=False, weighted=False):
-    rng = np.random.default_rng(seed)
-    n = 36
-    group = np.array([f"g{k}" for k in rng.integers(0, n_groups, n)], dtype=object)
-    if missing:
-        group[rng.random(n) < 0.2] = None
-    return Queries.from_arrays(
-        rng.normal(size=(n, 3)), rng.integers(0, n_labels, n), qid=np.repeat([0, 1, 2], 12),
-        sensitive_features=group, sample_weight=rng.uniform(0.5, 2, n) if weighted else None,
-        query_weight=dict(enumerate([1.0, 0.5, 2.0])) if weighted else None,
-    )  # fmt: skip
+from reference import small
 
 
 def pooled_auc(queries, scores):
