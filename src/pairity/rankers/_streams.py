@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity.parquet_features import BLOCK_ENTRIES, ParquetFeatures
+from pairity.peers import current
 
 _BINS_IN_MEMORY = 2**28  # entries; XGBoost keeps the bins of more in a temporary folder
 _SAMPLE = 2**24  # entries that the bins of more are found from: 64 MB as float32
@@ -119,7 +120,9 @@ def as_quantiles(
             return True
 
     try:
-        if on_disk and reference is None and len(X) > _sample_size(X) and not feature_types:
+        alone = current().size == 1  # others would find other bins
+        numbers = feature_types is None  # of categories, a sample may lack some
+        if on_disk and reference is None and alone and numbers and len(X) > _sample_size(X):
             reference = _found_in_sample(xgb, X, options)
         data = kind(Blocks(), ref=reference, **options)
     except BaseException:

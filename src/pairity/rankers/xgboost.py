@@ -70,11 +70,13 @@ class XGBoostRanker(BoosterRanker):
     `fit` takes ``eval_set`` with ``eval_qid`` or ``eval_group``, and ``verbose``, as
     `XGBRanker.fit` does.
 
-    The binned data are built once for all rounds. Pair weights are relative to their mean, so that
-    the L2 penalty means the same whatever their scale. Second derivatives are doubled, as XGBoost's
-    own ranking objectives do, so that learning rate, penalty and least child weight mean what they
-    mean there. The saved model names a squared error as
-    its objective: XGBoost has no name for a custom one. Its scores are not touched by that.
+    The binned data are built once for all rounds. Features in files with more than 2**28 entries
+    are binned on disk, by bins that are found from a sample of 2**24 entries (of all rows where
+    there are ``feature_types``). Pair weights are relative to their mean, so that the L2 penalty
+    means the same whatever their scale. Second derivatives are doubled, as XGBoost's own ranking
+    objectives do, so that learning rate, penalty and least child weight mean what they mean there.
+    The saved model names a squared error as its objective: XGBoost has no name for a custom one.
+    Its scores are not touched by that.
     """
 
     file_name = "ranker.ubj"
