@@ -103,6 +103,8 @@ def gather(
         ended and on which data.
     constraint : str, Constraint or function, optional
         The disparity that the page is about; by default the model's, or "inter".
+    tolerance : float, optional
+        The violation to come within; by default the model's.
     before, after : str, optional
         The two rankers compared when the page opens; by default the first and the last.
     frontier : Frontier, optional
@@ -115,6 +117,10 @@ def gather(
         So that they need not be measured again.
     provenance : mapping from str to anything that prints, optional
         How to get it again: command line, files, versions.
+    title : str
+        The heading, where it is to be another.
+    confidence, n_resamples, random_state
+        Of all intervals, as in `pairity.audit`.
     """
     held = {name: _as_scored(name, each) for name, each in rankers.items()}
     if not held:
@@ -302,6 +308,8 @@ def of_audits(
     constraint : str, optional
         The violation that the page is about; by default "inter" where it was measured, otherwise
         the first that was.
+    tolerance, frontier, title
+        As in `gather`.
     """
     held = list(audits)
     if not held:

@@ -330,6 +330,7 @@ def rate_gaps(
     ----------
     y, predicted : booleans of shape (n_items,)
     membership : booleans of shape (n_items, n_attributes)
+    constraint : {"equal opportunity", "demographic parity", "equalised odds"}
     sample_weight : array of shape (n_items,), optional
 
     Returns

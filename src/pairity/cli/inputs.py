@@ -307,6 +307,11 @@ def _seed(text: str) -> int:
 
 def count(text: str) -> int:
     """A whole number of at least 1."""
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 10**9):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return whole(text, 1)
+
+
+def whole(text: str, least: int = 0) -> int:
+    """A whole number that is not negative."""
+    if not (text.isascii() and text.isdigit() and least <= int(text) < 10**9):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
     return int(text)

@@ -24,6 +24,7 @@ from pairity.cli.inputs import (
     read_given,
     require_roles,
     shows_progress,
+    whole,
     workers_read,
 )
 from pairity.cli.printing import note, print_json, say
@@ -78,7 +79,7 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     add_share(parser, "--test", "of queries held out")
     parser.add_argument(
-        "--points", type=int, default=3, metavar="N",
+        "--points", type=whole, default=3, metavar="N",
         help="rankers between the two that the report shows, one training each (default: 3)",
     )  # fmt: skip
     parser.add_argument(
