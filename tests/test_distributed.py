@@ -607,14 +607,14 @@ def log(tmp_path):
     return tmp_path / "log", table
 
 
-@pytest.mark.parametrize("wanted", [7, 300])
+@pytest.mark.parametrize("wanted", [7, 150])
 def test_partitions_of_files_hold_whole_queries(client, log, wanted):
     from pairity.distributed import read_parquet
 
     folder, table = log
     frame = read_parquet([folder / f"{at}.parquet" for at in range(3)], "qid", npartitions=wanted)
     parts = client.gather(client.compute(frame.to_delayed()))
-    assert frame.npartitions == {7: 7, 300: 120}[wanted]
+    assert frame.npartitions == {7: 7, 150: 120}[wanted]
     assert sum(part["qid"].nunique() for part in parts) == 120
     read = pd.concat(parts, ignore_index=True)
     for name in table:
