@@ -265,7 +265,8 @@ class _Proxy:
 
     def signed_table(self, multipliers: Array) -> Array:
         """T: what a pair in the right order is worth to the constraints, by cell."""
-        return np.tensordot(multipliers[1] - multipliers[0], self.tables, axes=1)
+        net, shape = multipliers[1] - multipliers[0], self.tables.shape
+        return np.asarray(net @ self.tables.reshape(shape[0], -1)).reshape(shape[1:])
 
     def _terms(self, multipliers: Array) -> list[tuple[HingedLists, Queries, Array, Array]]:
         """Base loss and relaxed constraints: lists, weighted, and a table for either side."""
@@ -297,7 +298,7 @@ class _Proxy:
         """The true error, a tie one half, and the true gap of each contrast."""
         self._look(scores)
         sums = self.by_label.sums()
-        right = float(np.einsum("q,qkl->", self.of_error, sums))
+        right = float((self.of_error @ sums.reshape(len(sums), -1)).sum())
         known = slice(self.queries.n_groups)
         if self.constraint.soft:
             sums = self.constraint.sums(self.queries, scores)

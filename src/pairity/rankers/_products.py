@@ -1,4 +1,4 @@
-"""A feature matrix times a vector, in blocks of rows on threads of our own.
+"""A feature matrix times a vector, in blocks of rows, or of columns, on threads of our own.
 
 BLAS threads spin between calls and fight with the kernels' threads: on two cores they made a fit
 several times slower. Inside `one_blas_thread`, every block is one thread's; the blocks do not
@@ -57,21 +57,15 @@ one_blas_thread = _OneBlasThread()
 
 def times(X: Features | ParquetFeatures, vector: NDArray[np.float64]) -> NDArray[np.float64]:
     """X @ vector."""
-    result = np.empty(X.shape[0])
     if isinstance(X, ParquetFeatures):
+        result = np.empty(X.shape[0])
         for rows, block in X.blocks():
             require_finite(block, X.names, rows.start)
             result[rows] = block @ vector
         return result
-    blocks = _blocks(X)
-    if len(blocks) == 1:
+    if sp.issparse(X) or X.size <= _BLOCK_ENTRIES:
         return np.asarray(X @ vector)
-
-    def fill(rows: slice) -> None:
-        np.dot(np.asarray(X[rows]), vector, out=result[rows])
-
-    run_all([partial(fill, rows) for rows in blocks])
-    return result
+    return _over_rows(X.T, vector) if _lies_by_columns(X) else _by_rows(X, vector)
 
 
 def transposed_times(
@@ -83,17 +77,35 @@ def transposed_times(
         for at, block in X.blocks():
             total += vector[at] @ block
         return total
-    blocks = _blocks(X)
-    if len(blocks) == 1:
+    if sp.issparse(X) or X.size <= _BLOCK_ENTRIES:
         return np.asarray(X.T @ vector)
+    return _by_rows(X.T, vector) if _lies_by_columns(X) else _over_rows(X, vector)
+
+
+def _lies_by_columns(X: NDArray[np.float64]) -> bool:
+    """Whether a column's entries are neighbours: a slice of rows would then be copied."""
+    return bool(X.flags.f_contiguous)
+
+
+def _by_rows(X: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """X @ vector, some rows at a time."""
+    result = np.empty(X.shape[0])
+
+    def fill(rows: slice) -> None:
+        np.dot(X[rows], vector, out=result[rows])
+
+    run_all([partial(fill, rows) for rows in _blocks(X)])
+    return result
+
+
+def _over_rows(X: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+    """X.T @ vector, added up over some rows at a time."""
     parts = run_all(
-        [partial(lambda rows: np.dot(vector[rows], np.asarray(X[rows])), rows) for rows in blocks]
+        [partial(lambda rows: np.dot(vector[rows], X[rows]), rows) for rows in _blocks(X)]
     )
     return np.asarray(np.sum(parts, axis=0))
 
 
-def _blocks(X: Features) -> list[slice]:
-    if sp.issparse(X):
-        return [slice(None)]
+def _blocks(X: NDArray[np.float64]) -> list[slice]:
     size = max(1, _BLOCK_ENTRIES // X.shape[1])
     return [slice(at, at + size) for at in range(0, X.shape[0], size)]
