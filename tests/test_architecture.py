@@ -71,7 +71,7 @@ LAYERS = [
     {"cli.auditing", "cli.training", "cli.predicting", "cli.weighing", "cli.sweeping"}
     | {"cli.listing", "cli.demonstrating", "cli.reporting", "cli.reproducing"},
     {"cli"},
-    {"cli.__main__"},
+    {"__main__"},
 ]
 LEVEL = {module: level for level, layer in enumerate(LAYERS) for module in layer}
 

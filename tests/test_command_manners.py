@@ -87,7 +87,7 @@ def test_group_names_are_not_markup(on_a_terminal, tmp_path):
 @pytest.mark.skipif(os.name == "nt", reason="no such pipes")
 def test_a_reader_that_goes_away():
     """As in ``pairity predict … | head -1``: no message, and the status of a closed pipe."""
-    command = [sys.executable, "-m", "pairity.cli", "predict", "model", "long.csv"]
+    command = [sys.executable, "-m", "pairity", "predict", "model", "long.csv"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe) as done:
         done.stdout.close()

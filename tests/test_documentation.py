@@ -99,7 +99,7 @@ def test_the_commands_run(tmp_path, monkeypatch, capsys):
 
 def test_the_demo_runs(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "pairity.cli", "demo"],
+        [sys.executable, "-W", "error", "-m", "pairity", "demo"],
         capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
     for words in ("plain", "reweighted", "preferred \\ other", "AUC on the unbiased labels"):
