@@ -194,6 +194,20 @@ def test_a_temporary_folder_of_bins_goes_with_the_data(both, monkeypatch, tmp_pa
     assert model.predict(streamed.X).shape == (streamed.n_items,)
 
 
+def test_lightgbm_does_not_hold_the_sample_while_it_bins(both, monkeypatch):
+    lgb = pytest.importorskip("lightgbm")
+    streamed, _ = both
+    init, samples = lgb.Dataset._init_from_sample, []
+
+    def kept(self, values, rows, *rest):
+        samples.append((values, rows, len(values)))
+        return init(self, values, rows, *rest)
+
+    monkeypatch.setattr(lgb.Dataset, "_init_from_sample", kept)
+    _streams.as_dataset(lgb, streamed.X).construct()
+    assert samples == [([], [], streamed.X.shape[1])]
+
+
 def test_xgboost_finds_the_bins_of_many_rows_in_a_sample(tmp_path, monkeypatch):
     """What is learnt is nearly what all rows teach; few different values are all bins."""
     pytest.importorskip("xgboost")
