@@ -237,7 +237,7 @@ def _wait_for_workers(client: Any, wanted: int) -> None:
     """Until as many are there as before, where nannies bring them back; else until there is one."""
     try:
         with suppress(TimeoutError):
-            client.wait_for_workers(wanted, timeout=RETURN / 2)
+            client.wait_for_workers(wanted, timeout=RETURN)
         client.wait_for_workers(1, timeout=RETURN)
     except TimeoutError as error:
         raise TrainingError(
