@@ -4,8 +4,11 @@ import gc
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -337,6 +340,27 @@ def test_without_a_client_a_cluster_of_its_own_is_used_and_closed(spread, monkey
     np.testing.assert_allclose(there.ranker_.coef_, here.ranker_.coef_, atol=1e-8)
     (cluster,) = made
     assert cluster.status.name == "closed"
+
+
+def test_a_client_that_is_passed_need_not_be_the_current_one():
+    pytest.importorskip("xgboost")
+    code = """
+import sys; sys.path.insert(0, sys.argv[1])
+import distributed, test_distributed as td
+from pairity import FairRanker
+here = dict(n_workers=1, processes=False, dashboard_address=None, silence_logs=50)
+with distributed.LocalCluster(**here) as cluster:
+    with distributed.Client(cluster, set_as_default=False) as client:
+        many = td.engines("xgboost")[0]
+        many.client = client
+        model = FairRanker(many, **td.OPTIONS).fit(**td.columns(td.by_query(4)))
+        print(model.history_[-1].worst)
+"""
+    command = [sys.executable, "-c", code, str(Path(__file__).parent)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    here = FairRanker(engines("xgboost")[1], **OPTIONS).fit(**columns(TABLE))
+    assert float(done.stdout.split()[-1]) == pytest.approx(here.history_[-1].worst, abs=1e-9)
 
 
 def test_the_dashboard_is_told_once(client, spread, capsys):

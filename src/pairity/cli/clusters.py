@@ -124,4 +124,6 @@ def read_by_workers(
 
 
 def _n_workers(client: Any) -> int:
-    return max(1, len(client.scheduler_info(n_workers=-1)["workers"]))
+    from pairity.distributed.clients import workers_of
+
+    return max(1, len(workers_of(client)))

@@ -101,6 +101,16 @@ def while_connected(client: Any) -> Iterator[None]:
         raise lost_client(client) from error
 
 
+def workers_of(client: Any) -> dict[str, Any]:
+    """What the scheduler knows of each worker, by address."""
+    with while_connected(client):
+        told = client.scheduler_info(n_workers=-1)
+    if "workers" not in told:  # of a client that has just been closed
+        raise lost_client(client)
+    workers: dict[str, Any] = told["workers"]
+    return workers
+
+
 def lost_client(client: Any) -> TrainingError:
     """What to say and do where the scheduler is gone."""
     address = getattr(getattr(client, "scheduler", None), "address", None)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairity.distributed.clients import Placed, is_dask, using_client, while_connected
+from pairity.distributed.clients import Placed, is_dask, using_client, while_connected, workers_of
 from pairity.distributed.partitions import (
     Facts,
     Piece,
@@ -252,12 +252,10 @@ class DaskQueries:
         were lost and as many are there again, the shares are those of before, so that a round
         that is repeated adds up the same numbers in the same order.
         """
-        from distributed import wait
-
         client = self.client
         read = client.compute(self.pieces) if read is None else read
-        wait(read)
-        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        _wait(client, read)
+        workers = sorted(workers_of(client))
         if self.spans and len(self.spans) <= len(workers):
             spans = dict(zip(workers, self.spans, strict=False))
         else:
@@ -270,7 +268,7 @@ class DaskQueries:
             )
             for address, span in spans.items()
         ]  # fmt: skip
-        wait(self.shares)
+        _wait(client, self.shares)
 
     def _even_out(
         self, holders: dict[str, Any], keys: list[str], workers: list[str]
@@ -299,6 +297,14 @@ class DaskQueries:
                     return found
                 self.place()
         raise InputError("The workers of the cluster come and go. Fit when it is at rest.")
+
+
+def _wait(client: Any, futures: Any) -> None:
+    """Until all are there; of this client, which need not be the current one."""
+    from distributed import wait
+
+    with client.as_current():
+        wait(futures)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pairity.distributed.clients import lost_client, while_connected
+from pairity.distributed.clients import lost_client, while_connected, workers_of
 from pairity.distributed.queries import DaskQueries, n_worker_threads
 from pairity.exceptions import InputError, PairityError, PairityWarning, TrainingError
 from pairity.pairs import n_pairs
@@ -89,7 +89,7 @@ def train_together(queries: DaskQueries, ranker: Any, follow: Any, fit_params: A
             "preference pair, so there is nothing to rank by. Check y and qid."
         )
     lost: Exception | None = None
-    there = queries.client.scheduler_info(n_workers=-1)["workers"].values()
+    there = workers_of(queries.client).values()
     come_back = len(queries.shares) if all(each.get("nanny") for each in there) else 1
     for _ in range(ATTEMPTS):
         try:
@@ -167,7 +167,7 @@ def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
     while True:
         if client.status != "running":
             raise lost_client(client)
-        alive = client.scheduler_info(n_workers=-1)["workers"]
+        alive = workers_of(client)
         gone = [each for each in addresses if each not in alive]
         waiting = [
             address
@@ -185,7 +185,7 @@ def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
         return found
     _free(client, tasks, waiting, alive)
     time.sleep(0.5)  # for the scheduler to notice who is gone
-    alive = client.scheduler_info(n_workers=-1)["workers"]
+    alive = workers_of(client)
     gone = [each for each in addresses if each not in alive]
     failures = [task.exception() for task in tasks if task.status == "error"]
     own = next((each for each in failures if not _is_of_peers(each)), None)
