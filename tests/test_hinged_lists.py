@@ -1,5 +1,7 @@
 """Lists that are merged: the same hinges and counts as by comparing pairs, wherever scores go."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,10 +25,22 @@ def lists(rng, n_labels=2):
     )  # fmt: skip
 
 
+def weighed_anew(queries, rng):
+    """The same lists, with a factor on the weights of each query, label and group."""
+    factor = rng.choice([0.0, 0.5, 3.0], (queries.n_queries, 2, queries.n_codes))
+    own = np.ones(queries.n_items) if queries.item_weight is None else queries.item_weight
+    return replace(
+        queries,
+        item_weight=own * factor[queries.query, (queries.y > 0).astype(int), queries.group],
+        query_weight=rng.random(queries.n_queries),
+    )
+
+
 @given(seed=st.integers(0, 2**32 - 1))
 def test_merged_and_compared_lists_agree(seed):
     rng = np.random.default_rng(seed)
     queries = lists(rng)
+    others = weighed_anew(queries, rng)
     merged, compared = MergedLists(queries), ComparedLists(queries)
     scores = rng.normal(size=queries.n_items) * rng.choice([0.1, 1.0, 10.0])
     for step in (0.0, 0.01, 0.5, 100.0):  # nearly sorted still, and not at all
@@ -40,11 +54,12 @@ def test_merged_and_compared_lists_agree(seed):
         np.testing.assert_allclose(merged.sums(), compared.sums(), atol=1e-9)
         table, mirrored = rng.random((2, queries.n_codes, queries.n_codes))
         mirrored *= rng.random() < 0.7
-        np.testing.assert_allclose(
-            merged.gradient(queries, table, mirrored),
-            compared.gradient(queries, table, mirrored),
-            atol=1e-9,
-        )
+        for weighted in (queries, others):
+            np.testing.assert_allclose(
+                merged.gradient(weighted, table, mirrored),
+                compared.gradient(weighted, table, mirrored),
+                atol=1e-9,
+            )
 
 
 @pytest.mark.parametrize(("n_labels", "kind"), [(2, MergedLists), (3, ComparedLists)])

@@ -4,7 +4,8 @@ As in `pairity.kernels`, functions walk the queries ``first`` to ``last`` of a l
 GIL, and write what belongs to those queries. `merge` sorts the preferred and the other items of
 each list and notes, for each item, how many of the other side come before it: above it, within a
 margin below, within a margin above. With these numbers, counts and the hinges of any weights,
-`reaching`, need only sums over the first few items of a side: O(n K) a list.
+`reaching`, need only sums over the first few items of a side, which are kept by group: O(n K) a
+list.
 
 Lists are sorted by insertion from where they were when last looked at. Scores that a small step
 has changed are nearly sorted still, and where they are not, the list is sorted anew.
@@ -20,23 +21,30 @@ from numba import njit
 
 _MOVES = 12  # an item, on average: beyond that, sorting anew is faster
 
+_inlined = njit(inline="always")
+
 
 @njit(cache=True, nogil=True)
 def _sort_again(b, head, end, scores, order, rising, keys):
-    """Sort the items of one side by rising score, from their last order."""
+    """Sort the items of one side by rising score, from their last order; infinity ends the keys."""
     n = end - head
     left = _MOVES * n
-    for r in range(n):
-        at = r
-        item = rising[head + r]
-        x = scores[order[b + item]]
-        while at > 0 and keys[at - 1] > x:
-            keys[at] = keys[at - 1]
-            rising[head + at] = rising[head + at - 1]
-            at -= 1
+    highest = -np.inf
+    for r in range(np.uintp(0), np.uintp(n)):
+        item = rising[np.uintp(head) + r]
+        x = scores[order[np.uintp(b) + np.uintp(item)]]
+        if x >= highest:  # where it was
+            keys[r] = x
+            highest = x
+            continue
+        at = np.uintp(r)
+        while at > 0 and keys[at - np.uintp(1)] > x:
+            keys[at] = keys[at - np.uintp(1)]
+            rising[np.uintp(head) + at] = rising[np.uintp(head) + at - np.uintp(1)]
+            at -= np.uintp(1)
+            left -= 1
         keys[at] = x
-        rising[head + at] = item
-        left -= r - at
+        rising[np.uintp(head) + at] = item
         if left < 0:
             break
     if left < 0:
@@ -51,7 +59,7 @@ def _sort_again(b, head, end, scores, order, rising, keys):
     keys[n] = np.inf
 
 
-@njit(cache=True, nogil=True)
+@_inlined
 def _merge(u, v, upper, lower, margin, above, near, far, up_near, up_far):
     """Where each item of a side stands among those of the other; both end with infinity.
 
@@ -80,63 +88,52 @@ def _merge(u, v, upper, lower, margin, above, near, far, up_near, up_far):
         i2 += one - step
 
 
-@njit(cache=True, nogil=True)
-def _gather(b, head, end, rising, code, weight, codes, weights):
-    """Groups and weights of the items of one side, by rising score."""
-    for r in range(end - head):
-        item = b + rising[head + r]
-        codes[r] = code[item]
-        weights[r] = weight[item]
-
-
-@njit(cache=True, nogil=True)
-def _add_up(n, codes, weights, table, sums):
-    """``table[k, code] * weight`` of the first items of a side added up, for each code k.
+@_inlined
+def _add_up(b, head, n, rising, code, weight, at, sums):
+    """The weights of the first few items of a side added up, for each code; ``sums[k, at]`` is 0.
 
     Two codes at a time: the sums of one item wait for those of the last, but not for each other.
     """
-    last = len(table) - 1
+    last = len(sums) - 1
     for k in range(0, last + 1, 2):
         more = min(k + 1, last)
         one = two = 0.0
-        sums[k, 0] = 0.0
-        sums[more, 0] = 0.0
-        for r in range(n):
-            one += table[k, codes[r]] * weights[r]
-            two += table[more, codes[r]] * weights[r]
-            sums[k, r + 1] = one
-            sums[more, r + 1] = two
+        sums[k, at] = 0.0
+        sums[more, at] = 0.0
+        for r in range(np.uintp(0), np.uintp(n)):
+            item = np.uintp(b) + np.uintp(rising[np.uintp(head) + r])
+            one += weight[item] if code[item] == k else 0.0
+            two += weight[item] if code[item] == more else 0.0
+            sums[k, np.uintp(at + 1) + r] = one
+            sums[more, np.uintp(at + 1) + r] = two
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
-def _passed_by(b, head, end, weight, passed, k, below):
-    """What some of the preferred items have of group k below them, times their weights."""
+def _weigh(b, head, end, weight, passed):
+    """What the items of a group have passed, times their weights, in all."""
     total = 0.0
     for i in range(np.uintp(head), np.uintp(end)):
-        total += weight[np.uintp(b) + i] * passed[k, below[i]]
+        total += weight[np.uintp(b) + i] * passed[i]
     return total
 
 
 @njit(cache=True, nogil=True)
 def merge(
     first, last, scores, order, bounds, start, code, weight, longest, margin, rising, near, far,
-    sums,
+    sums, cells,
 ):  # fmt: skip
     """Sort both sides of each list and merge them.
 
     ``rising[b:e]`` lists the items of a query, from 0 in the order of the layout: the preferred
-    ones by rising score, then the others. `near` and `far` are those of `_merge` for these places.
-    `sums` are of 1[s_i > s_j], ties one half, over the preference pairs of each cell.
+    ones by rising score, then the others. `near` and `far` are those of `_merge` for these places,
+    and `sums` the weights of the first few of them for each code: of the preferred ones from
+    ``b + 2q`` on, then of the others. `cells` are sums of 1[s_i > s_j], ties one half, over the
+    pairs of each cell.
     """
-    n_codes = sums.shape[1]
-    upper = np.empty(longest + 1)
-    lower = np.empty(longest + 1)
-    codes = np.empty(longest, dtype=np.uint32)
-    weights = np.empty(longest)
-    each = np.eye(n_codes)
-    passed = np.empty((n_codes, longest + 1))
-    below, level = np.empty((2, longest), dtype=np.uint32)
-    above, u_near, u_far, l_near, l_far = np.empty((5, longest + 1), dtype=np.uint32)
+    n_codes = len(sums)
+    upper, lower = np.empty((2, longest + 1))
+    passed = np.empty(longest)
+    above, level, u_near, u_far, l_near, l_far = np.empty((6, longest + 1), dtype=np.uint32)
     for q in range(first, last):
         b = bounds[q]
         n = bounds[q + 1] - b
@@ -144,7 +141,7 @@ def merge(
         v = n - u
         for k in range(n_codes):
             for c in range(n_codes):
-                sums[q, k, c] = 0.0
+                cells[q, k, c] = 0.0
         if v == 0:
             continue
         _sort_again(b, b, b + u, scores, order, rising, upper)
@@ -156,50 +153,61 @@ def merge(
         for j in range(v):
             near[b + u + j] = l_near[j]
             far[b + u + j] = l_far[j]
-        _gather(b, b + u, b + n, rising, code, weight, codes, weights)
-        _add_up(v, codes, weights, each, passed)
+        of_upper = b + 2 * q
+        of_lower = of_upper + u + 1
+        _add_up(b, b, u, rising, code, weight, of_upper, sums)
+        _add_up(b, b + u, v, rising, code, weight, of_lower, sums)
         tied = False
         for i in range(u):
             tied |= lower[above[i]] == upper[i]
-            below[rising[b + i]] = above[i]
+            level[i] = above[i]
         if tied:
             at = np.uint32(0)
             for i in range(u):
                 at = max(at, above[i])
                 while lower[at] == upper[i]:
                     at += np.uint32(1)
-                level[rising[b + i]] = at
-        head = 0
-        while head < u:  # items of one label are listed group by group
-            group = code[b + head]
-            end = head + 1
-            while end < u and code[b + end] == group:
-                end += 1
-            for k in range(n_codes):
-                total = _passed_by(b, head, end, weight, passed, k, below)
-                if tied:
-                    total = 0.5 * (total + _passed_by(b, head, end, weight, passed, k, level))
-                sums[q, group, k] = total
-            head = end
+                level[i] = at
+        for k in range(n_codes):
+            for r in range(np.uintp(0), np.uintp(u)):
+                one = sums[k, np.uintp(of_lower) + np.uintp(above[r])]
+                two = sums[k, np.uintp(of_lower) + np.uintp(level[r])]
+                passed[np.uintp(rising[np.uintp(b) + r])] = 0.5 * (one + two)
+            head = 0
+            while head < u:  # items of one label are listed group by group
+                group = code[b + head]
+                end = head + 1
+                while end < u and code[b + end] == group:
+                    end += 1
+                cells[q, group, k] = _weigh(b, head, end, weight, passed)
+                head = end
 
 
-@njit(cache=True, nogil=True)
+@_inlined
+def _mix(n, at, sums, table, share, mixed):
+    """``mixed[k]``, of ``table[k, c]`` times the share of group c times its sums."""
+    for k in range(len(table)):
+        one = table[k, 0] * share[0]
+        for r in range(np.uintp(0), np.uintp(n + 1)):
+            mixed[k, r] = one * sums[0, np.uintp(at) + r]
+        for c in range(1, len(table)):
+            one = table[k, c] * share[c]
+            for r in range(np.uintp(0), np.uintp(n + 1)):
+                mixed[k, r] += one * sums[c, np.uintp(at) + r]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
 def reaching(
-    first, last, order, bounds, start, code, weight, longest, rising, near, far, table, mirrored,
-    query_weight, gradient,
+    first, last, order, bounds, start, code, weight, longest, rising, near, far, sums, table,
+    mirrored, share, query_weight, gradient,
 ):  # fmt: skip
     """The gradient of the weighted hinges on either side of all pairs, as in `losses.two_hinges`.
 
-    Queries without a pair are left out.
+    ``share[q, side, k]`` multiplies the weights of the items of group k: of the preferred ones
+    where the side is 0, of the others where it is 1. Queries without a pair are left out.
     """
-    shape = (len(table), longest + 1)
-    within = np.empty(shape)
-    beyond = np.zeros(shape)
-    u_codes, l_codes = np.empty((2, longest), dtype=np.uint32)
-    u_weights, l_weights = np.empty((2, longest))
-    columns = np.ascontiguousarray(table.T)
-    mirrored_columns = np.ascontiguousarray(mirrored.T)
-    both = mirrored.any()
+    within, beyond = np.empty((2, len(table), longest + 1))
+    columns, mirrored_columns = np.ascontiguousarray(table.T), np.ascontiguousarray(mirrored.T)
     for q in range(first, last):
         b = bounds[q]
         n = bounds[q + 1] - b
@@ -207,19 +215,18 @@ def reaching(
         v = n - u
         if v == 0:
             continue
-        _gather(b, b, b + u, rising, code, weight, u_codes, u_weights)
-        _gather(b, b + u, b + n, rising, code, weight, l_codes, l_weights)
-        _add_up(v, l_codes, l_weights, table, within)
-        if both:
-            _add_up(v, l_codes, l_weights, mirrored, beyond)
-        for r in range(u):
-            k = u_codes[r]
-            slope = beyond[k, far[b + r]] - (within[k, v] - within[k, near[b + r]])
-            gradient[order[b + rising[b + r]]] = query_weight[q] * u_weights[r] * slope
-        _add_up(u, u_codes, u_weights, columns, within)
-        if both:
-            _add_up(u, u_codes, u_weights, mirrored_columns, beyond)
-        for r in range(v):
-            k = l_codes[r]
-            slope = within[k, near[b + u + r]] - (beyond[k, u] - beyond[k, far[b + u + r]])
-            gradient[order[b + rising[b + u + r]]] = query_weight[q] * l_weights[r] * slope
+        upper, lower = share[q]
+        _mix(v, b + 2 * q + u + 1, sums, table, lower, within)
+        _mix(v, b + 2 * q + u + 1, sums, mirrored, lower, beyond)
+        for r in range(np.uintp(b), np.uintp(b + u)):
+            item = np.uintp(b) + np.uintp(rising[r])
+            k = np.uintp(code[item])
+            slope = beyond[k, far[r]] + within[k, near[r]] - within[k, np.uintp(v)]
+            gradient[np.uintp(order[item])] = query_weight[q] * upper[k] * weight[item] * slope
+        _mix(u, b + 2 * q, sums, columns, upper, within)
+        _mix(u, b + 2 * q, sums, mirrored_columns, upper, beyond)
+        for r in range(np.uintp(b + u), np.uintp(b + n)):
+            item = np.uintp(b) + np.uintp(rising[r])
+            k = np.uintp(code[item])
+            slope = within[k, near[r]] + beyond[k, far[r]] - beyond[k, np.uintp(u)]
+            gradient[np.uintp(order[item])] = query_weight[q] * lower[k] * weight[item] * slope

@@ -131,9 +131,9 @@ def run_blocks(kernel: Callable[..., None], bounds: NDArray[np.int64], *argument
     power 1.5, between sorting and comparing all pairs. Small work stays on the calling thread.
     """
     n_queries = len(bounds) - 1
-    threads = min(n_threads(), n_queries)
-    work = np.cumsum(np.diff(bounds) ** 1.5) if threads > 1 else np.zeros(1)
-    if work[-1] < _SMALLEST_WORK:
+    sizes = bounds[1:] - bounds[:-1]
+    work = np.cumsum(sizes * np.sqrt(sizes))
+    if n_queries < 2 or work[-1] < _SMALLEST_WORK or (threads := min(n_threads(), n_queries)) < 2:
         kernel(0, n_queries, *arguments)
         return
     marks = np.linspace(0.0, work[-1], threads * _BLOCKS_PER_THREAD + 1)[1:-1]

@@ -28,7 +28,8 @@ class HingedLists(Protocol):
     def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
         """That of `pairity.losses.two_hinges`; both tables have a row for each code.
 
-        The queries may differ from the lists in weights alone.
+        The queries may differ from the lists in weights alone: those of queries, and those of items
+        by a factor for each query, label and group.
         """
 
 
@@ -59,26 +60,46 @@ class MergedLists:
     def __init__(self, queries: Queries) -> None:
         self._queries, layout = queries, queries.layout
         first = layout.bounds[queries.query[layout.order]]
-        self._rising = (np.arange(queries.n_items) - first).astype(np.uint32)
+        place = np.arange(queries.n_items) - first
+        self._rising = place.astype(np.uint32)
+        lower = place >= layout.start[first]
+        self._cell = (queries.query[layout.order] * 2 + lower) * queries.n_codes + layout.code
         self._near, self._far = np.zeros((2, queries.n_items), dtype=np.uint32)
+        self._weights = np.zeros((queries.n_codes, queries.n_items + 2 * queries.n_queries))
         self._sums = np.zeros((queries.n_queries, queries.n_codes, queries.n_codes))
+        self._shares: list[tuple[Queries, Array]] = []
 
     def look(self, scores: Array) -> None:
         layout = self._queries.layout
         run_blocks(
             merge_kernels.merge, layout.bounds, scores, layout.order, layout.bounds, layout.start,
             layout.code, layout.weight, layout.longest, 1.0, self._rising, self._near, self._far,
-            self._sums,
+            self._weights, self._sums,
         )  # fmt: skip
 
     def sums(self) -> Array:
         return self._sums
 
     def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
-        layout, gradient = queries.layout, np.zeros(queries.n_items)
+        layout, gradient = self._queries.layout, np.zeros(queries.n_items)
         run_blocks(
             merge_kernels.reaching, layout.bounds, layout.order, layout.bounds, layout.start,
-            layout.code, layout.weight, layout.longest, self._rising, self._near, self._far, table,
-            mirrored, queries.weight_of_query, gradient,
+            layout.code, layout.weight, layout.longest, self._rising, self._near, self._far,
+            self._weights, table, mirrored, self._share(queries), queries.weight_of_query,
+            gradient,
         )  # fmt: skip
         return gradient
+
+    def _share(self, queries: Queries) -> Array:
+        """Their item weights by ours, for each query, side and group."""
+        for known, share in self._shares:
+            if known is queries:
+                return share
+        shape = (queries.n_queries, 2, queries.n_codes)
+        theirs, own = (
+            np.bincount(self._cell, each.layout.weight, np.prod(shape)).reshape(shape)
+            for each in (queries, self._queries)
+        )
+        share = np.divide(theirs, own, out=np.zeros(shape), where=own > 0)
+        self._shares.append((queries, share))
+        return share
