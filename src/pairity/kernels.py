@@ -6,11 +6,12 @@ give the same numbers whatever the blocks are.
 
 **The pair loop.** Items of a query are sorted by falling label, so the items that a preferred one
 is compared with are one range. With ``a = exp(s - middle)``, the probability that a pair (i, j) is
-put the wrong way round is ``t = a_j / (a_i + a_j)``: no exponential per pair. Preferred items are
-taken group by group, four at a time, so that the weight of a pair depends on the other item alone
-(``w[j] = W[k, g_j]``) and the inner loop has neither branch nor look-up. Per group k it gathers,
-for every j, the sums of t and of ``h = t (1 - t)`` over the preferred items; these give the
-gradient and the Hessian at j, and row k of the K × K sums. Two quotients share one division.
+put the wrong way round is ``t = a_j r``, ``r = 1 / (a_i + a_j)``: no exponential per pair; and
+``t (1 - t) = a_j a_i r²``. Preferred items are taken group by group, four at a time, so that the
+weight of a pair depends on the other item alone (``w[j] = W[k, g_j] a_j``) and the inner loop has
+neither branch nor look-up. Per group k it gathers, for every j, the sums of r and of ``a_i r²`` over
+the preferred items; times w these give the gradient and the Hessian at j, times a_j row k of the
+K × K sums. Two quotients share one division.
 
 Score ranges above `WIDEST` within a query, where ``a`` would overflow, take an exponential per
 pair. Lists longer than `LONGEST` are passed over here: they are for `pairity.chebyshev`.
@@ -29,7 +30,7 @@ WIDEST = 340.0
 LONGEST = 1500
 LANES = 8
 _NARROW = 100.0
-_ABOVE_ALL = 1e200  # exp of a score far above: what it adds is lost in rounding up to _NARROW
+_ABOVE_ALL = 1e150  # exp of a score far above: what it adds is lost in rounding up to _NARROW
 _LOG_ROOM = 690.0  # products of the loss stay below exp(690)
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -40,15 +41,26 @@ _inlined = njit(inline="always")
 # --- one query: exponentials and runs ----------------------------------------------------------
 
 
+@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def span(n, s):
+    """The lowest and the highest score."""
+    lowest = np.inf
+    highest = -np.inf
+    for i in range(np.uintp(0), np.uintp(n)):
+        lowest = min(lowest, s[i])
+        highest = max(highest, s[i])
+    return lowest, highest
+
+
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def exponentials(n, middle, a, bits, scale):
-    """Replace ``a`` by ``exp(a - middle)``, for exponents within ±`WIDEST`; vectorised.
+def exponentials(n, s, middle, a, bits, scale):
+    """Put ``exp(s - middle)`` into ``a``, for exponents within ±`WIDEST`; vectorised.
 
     exp(x) = 2^k · exp(r) with |r| ≤ ln 2 / 2 and a Taylor polynomial for exp(r), good to one unit
     in the last place. `scale` is a float view of `bits`, in which 2^k is put together.
     """
     for j in range(np.uintp(0), np.uintp(n)):
-        x = a[j] - middle
+        x = s[j] - middle
         k = np.floor(x * 1.4426950408889634 + 0.5)
         r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10
         p = 1.0 / 6227020800.0
@@ -109,26 +121,22 @@ def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3):
         i1 = r01 * d0
         i2 = r23 * d3
         i3 = r23 * d2
-        t0 = x * i0
-        t1 = x * i1
-        t2 = x * i2
-        t3 = x * i3
-        q0 = t0 * (a0 * i0)
-        q1 = t1 * (a1 * i1)
-        q2 = t2 * (a2 * i2)
-        q3 = t3 * (a3 * i3)
-        miss[j] += (t0 + t1) + (t2 + t3)
-        curve[j] += (q0 + q1) + (q2 + q3)
+        q0 = i0 * i0
+        q1 = i1 * i1
+        q2 = i2 * i2
+        q3 = i3 * i3
+        miss[j] += (i0 + i1) + (i2 + i3)
+        curve[j] += (a0 * q0 + a1 * q1) + (a2 * q2 + a3 * q3)
         wj = w[j]
-        g0 += wj * t0
-        g1 += wj * t1
-        g2 += wj * t2
-        g3 += wj * t3
+        g0 += wj * i0
+        g1 += wj * i1
+        g2 += wj * i2
+        g3 += wj * i3
         h0 += wj * q0
         h1 += wj * q1
         h2 += wj * q2
         h3 += wj * q3
-    return g0, g1, g2, g3, h0, h1, h2, h3
+    return g0, g1, g2, g3, a0 * h0, a1 * h1, a2 * h2, a3 * h3
 
 
 @_inlined
@@ -141,60 +149,96 @@ def _rows_2(lo, hi, a, w, miss, curve, a0, a1):
         r01 = 1.0 / (d0 * d1)
         i0 = r01 * d1
         i1 = r01 * d0
-        t0 = x * i0
-        t1 = x * i1
-        q0 = t0 * (a0 * i0)
-        q1 = t1 * (a1 * i1)
-        miss[j] += t0 + t1
-        curve[j] += q0 + q1
+        q0 = i0 * i0
+        q1 = i1 * i1
+        miss[j] += i0 + i1
+        curve[j] += a0 * q0 + a1 * q1
         wj = w[j]
-        g0 += wj * t0
-        g1 += wj * t1
+        g0 += wj * i0
+        g1 += wj * i1
         h0 += wj * q0
         h1 += wj * q1
-    return g0, g1, h0, h1
+    return g0, g1, a0 * h0, a1 * h1
 
 
 @_inlined
 def _row_1(lo, hi, a, w, miss, curve, a0, u0):
     g0 = h0 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
-        x = a[j]
-        i0 = 1.0 / (a0 + x)
-        t0 = x * i0
-        q0 = t0 * (a0 * i0)
-        miss[j] += u0 * t0
-        curve[j] += u0 * q0
+        i0 = 1.0 / (a0 + a[j])
+        q0 = i0 * i0
+        miss[j] += u0 * i0
+        curve[j] += u0 * (a0 * q0)
         wj = w[j]
-        g0 += wj * t0
+        g0 += wj * i0
         h0 += wj * q0
-    return g0, h0
+    return g0, a0 * h0
 
 
 @_inlined
-def _begin_items(lo, hi, k, table, code, weight, w, miss, curve):
+def _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient, hessian):
+    """Groups and weighted exponentials, and whole vectors of nothing behind the last item."""
+    for i in range(np.uintp(0), np.uintp(n)):
+        codes[i] = code[i]
+        wa[i] = a[i] if uniform else weight[i] * a[i]
+    for i in range(np.uintp(n), np.uintp(n + LANES)):
+        a[i] = 1.0
+        codes[i] = 0
+        wa[i] = w[i] = miss[i] = curve[i] = 0.0
+        gradient[i] = hessian[i] = 0.0
+
+
+@_inlined
+def _begin_items(lo, hi, row, codes, wa, w, miss, curve):
+    """Weights ``row[codes] * wa``; no pairs yet.
+
+    To choose among eight numbers takes vector instructions, to look one up does not.
+    """
+    r0, r1, r2, r3 = row[0], row[1], row[2], row[3]
+    r4, r5, r6, r7 = row[4], row[5], row[6], row[7]
     for j in range(np.uintp(lo), np.uintp(hi)):
-        w[j] = table[k, code[j]] * weight[j]
+        c = codes[j]
+        odd = c & 1 != 0
+        second = c & 2 != 0
+        low = (r3 if odd else r2) if second else (r1 if odd else r0)
+        high = (r7 if odd else r6) if second else (r5 if odd else r4)
+        w[j] = (high if c & 4 else low) * wa[j]
         miss[j] = 0.0
         curve[j] = 0.0
+    if row.size > 8:
+        for j in range(np.uintp(lo), np.uintp(hi)):
+            w[j] = row[np.uintp(codes[j])] * wa[j]
 
 
 @_inlined
-def _finish_items(lo, hi, w, miss, curve, gradient, hessian):
+def _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian):
+    """Gradient and Hessian of the lower items; what the first four groups miss, in all."""
+    t0 = t1 = t2 = t3 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
         gradient[j] += w[j] * miss[j]
         hessian[j] += w[j] * curve[j]
+        t = wa[j] * miss[j]
+        miss[j] = t
+        c = codes[j]
+        t0 += t if c == 0 else 0.0
+        t1 += t if c == 1 else 0.0
+        t2 += t if c == 2 else 0.0
+        t3 += t if c == 3 else 0.0
+    return t0, t1, t2, t3
 
 
 @_inlined
-def _add_by_code(lo, hi, k, code, weight, miss, lanes, cells):
-    """Add up by group, in four lanes so that one addition need not wait for the last."""
-    for c in range(lanes.shape[1]):
-        lanes[0, c] = lanes[1, c] = lanes[2, c] = lanes[3, c] = 0.0
-    for j in range(lo, hi):
-        lanes[np.uintp(j & 3), np.uintp(code[j])] += weight[j] * miss[j]
-    for c in range(lanes.shape[1]):
-        cells[k, c] += (lanes[0, c] + lanes[1, c]) + (lanes[2, c] + lanes[3, c])
+def _add_four(lo, hi, first, codes, miss):
+    """What four groups miss, in all."""
+    t0 = t1 = t2 = t3 = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        t = miss[j]
+        c = codes[j] - first
+        t0 += t if c == 0 else 0.0
+        t1 += t if c == 1 else 0.0
+        t2 += t if c == 2 else 0.0
+        t3 += t if c == 3 else 0.0
+    return t0, t1, t2, t3
 
 
 @_inlined
@@ -246,34 +290,48 @@ def _walk_rows(
             hessian[i1] += h1
             at += 2
         else:
-            g0, h0 = _row_1(begin, end, a, w, miss, curve, a[i0], weight[i0])
-            gradient[i0] -= weight[i0] * g0
-            hessian[i0] += weight[i0] * h0
+            u = 1.0 if uniform else weight[i0]
+            g0, h0 = _row_1(begin, end, a, w, miss, curve, a[i0], u)
+            gradient[i0] -= u * g0
+            hessian[i0] += u * h0
             at += 1
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
 def _logistic_direct(
-    n, a, start, code, by_group, weight, uniform, narrow, table, lanes, w, miss, curve,
+    n, a, start, code, by_group, weight, uniform, narrow, rows, codes, wa, w, miss, curve,
     gradient, hessian, cells,
 ):  # fmt: skip
-    """One query whose scores lie within `WIDEST`; `a` holds their exponentials."""
+    """One query whose scores lie within `WIDEST`; `a` holds their exponentials.
+
+    `rows` are those of the table, with zeros behind them up to a multiple of eight.
+    """
+    n_codes = len(rows)
+    _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient, hessian)
     head = 0
     while head < n:
-        k = code[by_group[head]]
-        end = group_end(head, n, code, by_group)
+        k = codes[by_group[head]]
+        end = group_end(head, n, codes, by_group)
         last = preferring(head, end, n, start, by_group)
         if last > head:
-            lowest = start[by_group[head]]
-            _begin_items(lowest, n, k, table, code, weight, w, miss, curve)
-            for j in range(n, n + LANES):
-                w[j] = 0.0
+            lo = start[by_group[head]]
+            hi = lo + (n - lo + LANES - 1) // LANES * LANES
+            _begin_items(lo, hi, rows[k], codes, wa, w, miss, curve)
             _walk_rows(
                 head, last, by_group, n, start, a, weight, uniform, narrow, w, miss, curve,
                 gradient, hessian,
             )  # fmt: skip
-            _finish_items(lowest, n, w, miss, curve, gradient, hessian)
-            _add_by_code(lowest, n, k, code, weight, miss, lanes, cells)
+            t0, t1, t2, t3 = _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian)
+            for c in range(0, n_codes, 4):
+                if c > 0:
+                    t0, t1, t2, t3 = _add_four(lo, hi, c, codes, miss)
+                cells[k, c] = t0
+                if c + 1 < n_codes:
+                    cells[k, c + 1] = t1
+                if c + 2 < n_codes:
+                    cells[k, c + 2] = t2
+                if c + 3 < n_codes:
+                    cells[k, c + 3] = t3
         head = end
 
 
@@ -398,7 +456,10 @@ def logistic(
     curve = np.empty(size)
     g = np.empty(size)
     h = np.empty(size)
-    lanes = np.empty((4, table.shape[0]))
+    wa = np.empty(size)
+    codes = np.empty(size, dtype=np.int64)
+    rows = np.zeros((len(table), (len(table) + 7) // 8 * 8))
+    rows[:, : len(table)] = table
     bits = np.empty(size, dtype=np.int64)
     scale = bits.view(np.float64)
     for q in range(first, last):
@@ -409,25 +470,19 @@ def logistic(
             continue
         cells[q] = 0.0
         losses[q] = 0.0
-        lowest = np.inf
-        highest = -np.inf
         for i in range(n):
             s[i] = scores[order[b + i]]
-            a[i] = s[i]
-            lowest = min(lowest, s[i])
-            highest = max(highest, s[i])
-            g[i] = 0.0
-            h[i] = 0.0
+        g[:n] = 0.0
+        h[:n] = 0.0
         if start[b] < n:
+            lowest, highest = span(n, s)
             widest = highest - lowest
             if widest <= WIDEST:
                 middle = 0.5 * lowest + 0.5 * highest
-                exponentials(n, middle, a, bits, scale)
-                for i in range(n, n + LANES):
-                    a[i] = 1.0
+                exponentials(n, s, middle, a, bits, scale)
                 _logistic_direct(
                     n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], uniform,
-                    uniform and widest <= _NARROW, table, lanes, w, miss, curve, g, h,
+                    uniform and widest <= _NARROW, rows, codes, wa, w, miss, curve, g, h,
                     cells[q],
                 )  # fmt: skip
                 if with_loss and uniform:
@@ -517,18 +572,14 @@ def hessian_product(
         n = e - b
         if n > LONGEST:
             continue
-        lowest = np.inf
-        highest = -np.inf
         for i in range(n):
             s[i] = scores[order[b + i]]
-            a[i] = s[i]
             v[i] = vector[order[b + i]]
-            lowest = min(lowest, s[i])
-            highest = max(highest, s[i])
             result[i] = 0.0
         if start[b] < n:
+            lowest, highest = span(n, s)
             if highest - lowest <= WIDEST:
-                exponentials(n, 0.5 * lowest + 0.5 * highest, a, bits, scale)
+                exponentials(n, s, 0.5 * lowest + 0.5 * highest, a, bits, scale)
                 _product_direct(
                     n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, v,
                     w, back, result,

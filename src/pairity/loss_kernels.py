@@ -24,7 +24,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.kernels import LANES, WIDEST, exponentials, group_end, preferring
+from pairity.kernels import LANES, WIDEST, exponentials, group_end, preferring, span
 
 _FEW = 200  # items; ranks of such lists are found by counting
 _RUN = 12  # items; sorted by insertion before runs are merged
@@ -125,18 +125,14 @@ def sampled(
     for q in range(first, last):
         b = bounds[q]
         n = bounds[q + 1] - b
-        lowest = np.inf
-        highest = -np.inf
         for i in range(n):
             s[i] = scores[order[b + i]]
-            a[i] = s[i]
-            lowest = min(lowest, s[i])
-            highest = max(highest, s[i])
             g[i] = 0.0
             h[i] = 0.0
+        lowest, highest = span(n, s)
         narrow = highest - lowest <= WIDEST
         if narrow and start[b] < n:
-            exponentials(n, 0.5 * lowest + 0.5 * highest, a, bits, scale)
+            exponentials(n, s, 0.5 * lowest + 0.5 * highest, a, bits, scale)
         for i in range(n):
             lower = n - start[b + i]
             if lower == 0:
@@ -473,14 +469,11 @@ def lambdarank(
         b = bounds[q]
         e = bounds[q + 1]
         n = e - b
-        lowest = np.inf
-        highest = -np.inf
         for i in range(n):
             s[i] = scores[order[b + i]]
-            lowest = min(lowest, s[i])
-            highest = max(highest, s[i])
             g[i] = 0.0
             h[i] = 0.0
+        lowest, highest = span(n, s)
         force_scale = 0.0
         tied = False
         m = n
@@ -521,7 +514,7 @@ def lambdarank(
                 a[i] = sigma * (s[i] - middle) if narrow else 0.0
                 z[i] = s[i] if distances else 0.0
             if narrow:
-                exponentials(m, 0.0, a, bits, scale)
+                exponentials(m, a, 0.0, a, bits, scale)
             n_top = 0
             for i in range(m):
                 passed[i] = n_top
