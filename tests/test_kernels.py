@@ -98,6 +98,26 @@ def test_longer_lists_equal_the_slow_version(n_items, n_labels):
     np.testing.assert_allclose(ours.loss, loss, rtol=1e-12)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_groups", [1, 2, 7, 8, 9, 20])
+def test_many_groups_and_lists_of_all_lengths_equal_the_slow_version(n_groups, weighted):
+    rng = np.random.default_rng(n_groups)
+    qid = np.repeat(np.arange(60), rng.permutation(np.arange(60) % 40 + 1))
+    n = len(qid)
+    queries = Queries.from_arrays(
+        None, rng.integers(0, 4, n), qid=qid,
+        sensitive_features=np.r_[np.arange(n_groups), rng.integers(0, n_groups, n - n_groups)],
+        sample_weight=rng.integers(0, 3, n) if weighted else None,
+    )  # fmt: skip
+    scores, table = 3 * rng.normal(size=n), rng.uniform(0, 2, (n_groups, n_groups))
+    _, gradient, hessian, _ = reference.logistic(scores, queries, table)
+    ours = pairwise_logistic(scores, queries, table)
+    close(ours.gradient, gradient)
+    close(ours.hessian, hessian)
+    sums, _ = reference.cell_sums(scores, queries, soft=True)
+    np.testing.assert_allclose(cell_sums(scores, queries, soft=True), sums, atol=1e-12)
+
+
 @pytest.mark.parametrize(("n_items", "n_labels"), [(1490, 2), (1510, 2), (1510, 5)])
 def test_the_route_for_long_lists_continues_the_direct_one(n_items, n_labels, monkeypatch):
     queries, scores, table = lists(2, n_items, 3, n_labels)

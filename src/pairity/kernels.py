@@ -9,9 +9,9 @@ is compared with are one range. With ``a = exp(s - middle)``, the probability th
 put the wrong way round is ``t = a_j r``, ``r = 1 / (a_i + a_j)``: no exponential per pair; and
 ``t (1 - t) = a_j a_i r²``. Preferred items are taken group by group, four at a time, so that the
 weight of a pair depends on the other item alone (``w[j] = W[k, g_j] a_j``) and the inner loop has
-neither branch nor look-up. Per group k it gathers, for every j, the sums of r and of ``a_i r²`` over
-the preferred items; times w these give the gradient and the Hessian at j, times a_j row k of the
-K × K sums. Two quotients share one division.
+neither branch nor look-up. Per group k it gathers, for every j, the sums of r and of ``a_i r²``
+over the preferred items; times w these give the gradient and the Hessian at j, times a_j row k of
+the K × K sums. Two quotients share one division.
 
 Score ranges above `WIDEST` within a query, where ``a`` would overflow, take an exponential per
 pair. Lists longer than `LONGEST` are passed over here: they are for `pairity.chebyshev`.
@@ -88,7 +88,7 @@ def group_end(head, n, code, by_group):
     """The end of the group that begins at `head` in the listing by group."""
     k = code[by_group[head]]
     end = head + 1
-    while end < n and code[by_group[end]] == k:
+    while end < n and code[np.uintp(by_group[np.uintp(end)])] == k:
         end += 1
     return end
 
@@ -97,7 +97,7 @@ def group_end(head, n, code, by_group):
 def preferring(head, end, n, start, by_group):
     """The end of those of the group's items that are preferred to anything."""
     last = head
-    while last < end and start[by_group[last]] < n:
+    while last < end and start[np.uintp(by_group[np.uintp(last)])] < n:
         last += 1
     return last
 
@@ -212,33 +212,28 @@ def _begin_items(lo, hi, row, codes, wa, w, miss, curve):
 
 @_inlined
 def _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian):
-    """Gradient and Hessian of the lower items; what the first four groups miss, in all."""
-    t0 = t1 = t2 = t3 = 0.0
+    """Gradient and Hessian of the lower items; the sums of t of the first eight groups."""
+    t0 = t1 = t2 = t3 = t4 = t5 = t6 = t7 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
         gradient[j] += w[j] * miss[j]
         hessian[j] += w[j] * curve[j]
         t = wa[j] * miss[j]
-        miss[j] = t
         c = codes[j]
         t0 += t if c == 0 else 0.0
         t1 += t if c == 1 else 0.0
         t2 += t if c == 2 else 0.0
         t3 += t if c == 3 else 0.0
-    return t0, t1, t2, t3
+        t4 += t if c == 4 else 0.0
+        t5 += t if c == 5 else 0.0
+        t6 += t if c == 6 else 0.0
+        t7 += t if c == 7 else 0.0
+    return t0, t1, t2, t3, t4, t5, t6, t7
 
 
 @_inlined
-def _add_four(lo, hi, first, codes, miss):
-    """What four groups miss, in all."""
-    t0 = t1 = t2 = t3 = 0.0
-    for j in range(np.uintp(lo), np.uintp(hi)):
-        t = miss[j]
-        c = codes[j] - first
-        t0 += t if c == 0 else 0.0
-        t1 += t if c == 1 else 0.0
-        t2 += t if c == 2 else 0.0
-        t3 += t if c == 3 else 0.0
-    return t0, t1, t2, t3
+def _put(cells, k, c, value):
+    if c < len(cells):
+        cells[k, c] = value
 
 
 @_inlined
@@ -306,7 +301,6 @@ def _logistic_direct(
 
     `rows` are those of the table, with zeros behind them up to a multiple of eight.
     """
-    n_codes = len(rows)
     _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient, hessian)
     head = 0
     while head < n:
@@ -321,17 +315,21 @@ def _logistic_direct(
                 head, last, by_group, n, start, a, weight, uniform, narrow, w, miss, curve,
                 gradient, hessian,
             )  # fmt: skip
-            t0, t1, t2, t3 = _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian)
-            for c in range(0, n_codes, 4):
-                if c > 0:
-                    t0, t1, t2, t3 = _add_four(lo, hi, c, codes, miss)
-                cells[k, c] = t0
-                if c + 1 < n_codes:
-                    cells[k, c + 1] = t1
-                if c + 2 < n_codes:
-                    cells[k, c + 2] = t2
-                if c + 3 < n_codes:
-                    cells[k, c + 3] = t3
+            t0, t1, t2, t3, t4, t5, t6, t7 = _finish_items(
+                lo, hi, codes, wa, w, miss, curve, gradient, hessian
+            )
+            _put(cells, k, 0, t0)
+            _put(cells, k, 1, t1)
+            _put(cells, k, 2, t2)
+            _put(cells, k, 3, t3)
+            _put(cells, k, 4, t4)
+            _put(cells, k, 5, t5)
+            _put(cells, k, 6, t6)
+            _put(cells, k, 7, t7)
+            if len(cells) > 8:
+                for j in range(lo, n):
+                    if codes[j] >= 8:
+                        cells[k, codes[j]] += wa[j] * miss[j]
         head = end
 
 
