@@ -161,6 +161,9 @@ def test_columns_of_another_order_are_found_by_name(trained, jobs, tmp_path, cap
     other.write_text("x0\tx1\n1\t2\n")
     assert main(["predict", str(trained), str(other)]) == 2
     assert "lacks 3 of the 5 columns" in capsys.readouterr().err
+    other.write_text("x4\tx0\tx3\tx2\tx1\n1\t1\tnan\t1\t1\n")
+    assert main(["predict", str(trained), str(other)]) == 2
+    assert "'x3'" in capsys.readouterr().err
 
 
 def test_weights(trained, capsys):
@@ -181,6 +184,9 @@ def test_auditing(jobs, capsys):
     told = capsys.readouterr()
     assert told.out == ""
     assert "inter violation" in told.err
+    for limit in ("nan", "-0.1"):
+        assert main([*asked, "--fail-above", limit]) == 2
+        assert f"--fail-above {limit} is no limit" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,22 @@ def test_rivals_and_ours_on_every_seed_and_constraint(done, setting):
     assert {entry.settings["x"] for entry in result.shares} == set(SHARES)
 
 
+def test_bare_runs_the_five_methods_alone_and_finds_the_same(done, setting, tmp_path):
+    _, whole = done
+    bare = run_settings([setting], tmp_path, quick=True, bare=True, progress=False)
+    assert {entry.method for entry in bare.entries} == {*RIVALS, OURS}
+    assert not bare.shares
+    want = [e for e in whole.entries if e.method in (*RIVALS, OURS)]
+    assert [(e.auc, e.fairness) for e in bare.entries] == [(e.auc, e.fairness) for e in want]
+    texts = {claim.text for claim in bare.claims}
+    assert "ours is on the Pareto front" in texts
+    assert texts < {claim.text for claim in whole.claims}
+    page = (tmp_path / "results.md").read_text(encoding="utf-8")
+    assert "plain update" not in page
+    assert (tmp_path / "frontier.png").exists()
+    assert not (tmp_path / "shares.png").exists()
+
+
 def test_no_query_is_on_two_sides(setting):
     for seed in range(5):
         rest, test = setting.queries.split(0.2, seed)
@@ -231,6 +247,9 @@ def test_the_command_says_what_is_wrong(capsys, tmp_path, monkeypatch):
     assert "There is no data set 'nothing'. Choose from TREC" in capsys.readouterr().err
     assert main(["reproduce", "--seeds", "0", "--output", str(tmp_path / "out")]) == 2
     assert "n_seeds is 0" in capsys.readouterr().err
+    never = ["--only", "MSLR", "--attribute", "with"]
+    assert main(["reproduce", *never, "--output", str(tmp_path / "out")]) == 2
+    assert "MSLR's groups are not among its features" in capsys.readouterr().err
     with pytest.raises(SystemExit) as stopped:
         main(["reproduce", "--help"])
     assert stopped.value.code == 0

@@ -84,6 +84,8 @@ def run(given: argparse.Namespace) -> int:
     from pairity.audits import audit, name_constraints
     from pairity.constraints import CATALOGUE
 
+    if given.fail_above is not None and not given.fail_above >= 0.0:
+        raise InputError(f"--fail-above {given.fail_above:g} is no limit. Give a number from 0 on.")
     constraints = given.constraint or tuple(CATALOGUE)
     name_constraints(constraints)  # a misspelt one is said before a long file is read
     read = _read_run if given.trec_run else _read_table

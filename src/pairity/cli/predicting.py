@@ -58,6 +58,7 @@ def run(given: argparse.Namespace) -> int:
     """Score, and write."""
     import numpy as np
 
+    from pairity.columns import require_finite
     from pairity.model_files import load
 
     model = load(given.model)
@@ -72,7 +73,12 @@ def run(given: argparse.Namespace) -> int:
     X, _ = table.features(names, (), ())
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names")
-        scores = np.asarray(model.predict(X), dtype=np.float64)
+        try:
+            scores = np.asarray(model.predict(X), dtype=np.float64)
+        except InputError:
+            if isinstance(X, np.ndarray):
+                require_finite(X, tuple(names))  # says which column by its name
+            raise
     _write(scores, given)
     return 0
 

@@ -39,8 +39,19 @@ def add_to(commands: Any) -> None:
         metavar="NAME",
         help="TREC, 'Engineering Students' or MSLR; may be given more than once",
     )
+    parser.add_argument(
+        "--attribute",
+        choices=("with", "without", "both"),
+        default="both",
+        help="whether the protected attribute is among the features (default: both)",
+    )
     parser.add_argument("--seeds", type=int, metavar="N", help="splits (default: 20; MSLR 5)")
     parser.add_argument("--quick", action="store_true", help="two splits, fewer settings, no MSLR")
+    parser.add_argument(
+        "--bare",
+        action="store_true",
+        help="the five methods alone: no plain update, no Adam, no shares of λ*, no further checks",
+    )
     parser.add_argument(
         "--jobs", type=int, default=-1, metavar="N", help="processes (default: all)"
     )
@@ -58,8 +69,10 @@ def run(given: argparse.Namespace) -> int:
         given.output,
         data_home=given.data,
         data=given.only or DATA,
+        attribute=given.attribute,
         n_seeds=given.seeds,
         quick=given.quick,
+        bare=given.bare,
         n_jobs=given.jobs,
         progress=shows_progress(given),
         command=given.command,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pairity
 from pairity.datasets import RankingData, load_engineering_students, load_mslr, load_trec_w3c
@@ -82,8 +82,10 @@ def reproduce(
     *,
     data_home: str | os.PathLike[str] | None = None,
     data: Sequence[str] = DATA,
+    attribute: Literal["with", "without", "both"] = "both",
     n_seeds: int | None = None,
     quick: bool = False,
+    bare: bool = False,
     n_jobs: int | None = -1,
     progress: Show = "auto",
     command: str = "",
@@ -98,10 +100,14 @@ def reproduce(
     data_home : path, optional
         Where the data sets lie; see `pairity.datasets.load_trec_w3c`.
     data : sequence of {"TREC", "Engineering Students", "MSLR"}
+    attribute : {"with", "without", "both"}
+        Whether the protected attribute is among the features; MSLR's never is.
     n_seeds : int, optional
         How many splits; by default 20, and 5 of MSLR.
     quick : bool
         Two splits, fewer settings, no MSLR unless `data` asks for it: a trial in minutes.
+    bare : bool
+        The five methods alone: no plain update, no Adam, no shares of λ*, no further checks.
     n_jobs : int, optional
         How many runs at a time, each in a process of its own; all cores by default.
     progress : {"auto"} or bool
@@ -119,15 +125,22 @@ def reproduce(
         raise InputError(f"n_seeds is {n_seeds}; give 1 or more.")
     if quick and tuple(data) == DATA:
         data = SMALL
+    seen = {"with": (True,), "without": (False,), "both": (True, False)}
+    if attribute not in seen:
+        raise InputError(f"attribute is {attribute!r}; choose from {', '.join(seen)}.")
     settings = [
-        Setting(name, attribute, queries, _seeds(name, n_seeds, quick))
+        Setting(name, with_attribute, queries, _seeds(name, n_seeds, quick))
         for name in data
-        for attribute in _ATTRIBUTE[name]
-        for queries in [_load(name, attribute, data_home, progress)]
+        for with_attribute in _ATTRIBUTE[name]
+        if with_attribute in seen[attribute]
+        for queries in [_load(name, with_attribute, data_home, progress)]
     ]
+    if not settings:
+        raise InputError("MSLR's groups are not among its features; use attribute='without'.")
     return run_settings(
-        settings, directory, quick=quick, n_jobs=n_jobs, progress=progress, command=command
-    )
+        settings, directory, quick=quick, bare=bare, n_jobs=n_jobs, progress=progress,
+        command=command,
+    )  # fmt: skip
 
 
 def run_settings(
@@ -135,6 +148,7 @@ def run_settings(
     directory: str | os.PathLike[str],
     *,
     quick: bool = False,
+    bare: bool = False,
     n_jobs: int | None = None,
     progress: Show = "auto",
     command: str = "",
@@ -150,7 +164,7 @@ def run_settings(
     claims: list[Claim] = []
     for setting in settings:
         frontier = run_setting(
-            setting, extras=setting.data in SMALL, quick=quick, n_jobs=n_jobs,
+            setting, extras=setting.data in SMALL and not bare, quick=quick, n_jobs=n_jobs,
             directory=kept / _file_name(setting.title, quick), progress=progress,
         )  # fmt: skip
         frontiers[setting.title] = frontier
@@ -158,7 +172,8 @@ def run_settings(
         entries += chosen
         shares += scaled
         claims += about_methods(setting.title, chosen) + about_shares(setting.title, scaled)
-    claims += _further(settings, kept, quick)
+    if not bare:
+        claims += _further(settings, kept, quick)
     spent = _spent(kept / _file_name("seconds", quick), time.perf_counter() - began)
     result = Reproduction(
         tuple(settings), frontiers, tuple(entries), tuple(shares), tuple(claims), spent, command,
