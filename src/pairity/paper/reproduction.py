@@ -259,7 +259,8 @@ def _write(target: Path, result: Reproduction) -> None:
     from pairity.paper import drawing
 
     _keep(target / "results.csv", _csv(_columns(result.entries)))
-    _keep(target / "shares.csv", _csv(_columns(result.shares)))
+    if result.shares:
+        _keep(target / "shares.csv", _csv(_columns(result.shares)))
     untuned = [
         row
         for setting in result.settings
