@@ -31,6 +31,7 @@ LONGEST = 1500
 LANES = 8
 _NARROW = 100.0
 _ABOVE_ALL = 1e150  # exp of a score far above: what it adds is lost in rounding up to _NARROW
+_ROOT_OF_HALF = 0x3FE6A09E667F3BCD  # the bits of √½
 _LOG_ROOM = 690.0  # products of the loss stay below exp(690)
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
@@ -81,6 +82,35 @@ def exponentials(n, s, middle, a, bits, scale):
         bits[j] = (np.int64(k) + 1023) << 52
     for j in range(np.uintp(0), np.uintp(n)):
         a[j] *= scale[j]
+
+
+@_inlined
+def _add_logarithms(lo, hi, x, bits, power, logs):
+    """Add the logarithms of `x`, normal positive numbers, to `logs`; `x` becomes 1. Vectorised.
+
+    log(2^k m) = k log 2 + log m with √½ ≤ m < √2, and log m = 2 artanh((m - 1) / (m + 1)) by its
+    series. `bits` is an integer view of `x`; `power` is room for k.
+    """
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        k = (bits[j] - _ROOT_OF_HALF) >> 52
+        bits[j] -= k << 52
+        power[j] = k
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        r = (x[j] - 1.0) / (x[j] + 1.0)
+        z = r * r
+        p = 1.0 / 21.0
+        p = p * z + 1.0 / 19.0
+        p = p * z + 1.0 / 17.0
+        p = p * z + 1.0 / 15.0
+        p = p * z + 1.0 / 13.0
+        p = p * z + 1.0 / 11.0
+        p = p * z + 1.0 / 9.0
+        p = p * z + 1.0 / 7.0
+        p = p * z + 1.0 / 5.0
+        p = p * z + 1.0 / 3.0
+        p = p * z + 1.0
+        logs[j] += power[j] * 0.6931471805599453 + 2.0 * r * p
+        x[j] = 1.0
 
 
 @_inlined
@@ -189,8 +219,8 @@ def _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient
 
 
 @_inlined
-def _begin_items(lo, hi, row, codes, wa, w, miss, curve):
-    """Weights ``row[codes] * wa``; no pairs yet.
+def _weigh_items(lo, hi, row, codes, wa, w):
+    """Weights ``row[codes] * wa``.
 
     To choose among eight numbers takes vector instructions, to look one up does not.
     """
@@ -203,8 +233,6 @@ def _begin_items(lo, hi, row, codes, wa, w, miss, curve):
         low = (r3 if odd else r2) if second else (r1 if odd else r0)
         high = (r7 if odd else r6) if second else (r5 if odd else r4)
         w[j] = (high if c & 4 else low) * wa[j]
-        miss[j] = 0.0
-        curve[j] = 0.0
     if row.size > 8:
         for j in range(np.uintp(lo), np.uintp(hi)):
             w[j] = row[np.uintp(codes[j])] * wa[j]
@@ -310,7 +338,10 @@ def _logistic_direct(
         if last > head:
             lo = start[by_group[head]]
             hi = lo + (n - lo + LANES - 1) // LANES * LANES
-            _begin_items(lo, hi, rows[k], codes, wa, w, miss, curve)
+            _weigh_items(lo, hi, rows[k], codes, wa, w)
+            for j in range(np.uintp(lo), np.uintp(hi)):
+                miss[j] = 0.0
+                curve[j] = 0.0
             _walk_rows(
                 head, last, by_group, n, start, a, weight, uniform, narrow, w, miss, curve,
                 gradient, hessian,
@@ -356,63 +387,63 @@ def _logistic_wide(s, start, code, weight, table, gradient, hessian, cells):
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
-def _multiply(lo, hi, a, product, a0):
-    for j in range(np.uintp(lo), np.uintp(hi)):
-        product[j] *= a0 + a[j]
-
-
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
-def _multiply_4(lo, hi, a, product, a0, a1, a2, a3):
-    for j in range(np.uintp(lo), np.uintp(hi)):
-        x = a[j]
-        product[j] *= ((a0 + x) * (a1 + x)) * ((a2 + x) * (a3 + x))
-
-
-@njit(cache=True, nogil=True)
-def _loss_products(n, s, middle, widest, a, start, code, by_group, table, w, product, logs):
+def _loss_products(
+    n, s, middle, widest, a, start, by_group, rows, codes, ones, w, product, bits, power, logs
+):
     """The loss where all items weigh the same: a logarithm for many pairs at once.
 
     -log σ(s_i - s_j) = log(a_i + a_j) - (s_i - middle); the factors a_i + a_j of one j and one
-    group of i are multiplied together as far as the exponent's range allows.
+    group of i are multiplied together as far as the exponent's range allows. `ones` ends, like
+    the items, at n, with zeros behind.
     """
     room = int(_LOG_ROOM / (0.5 * widest + 0.7))
     loss = 0.0
     head = 0
     while head < n:
-        k = code[by_group[head]]
-        end = group_end(head, n, code, by_group)
+        end = group_end(head, n, codes, by_group)
         last = preferring(head, end, n, start, by_group)
         if last > head:
-            lowest = start[by_group[head]]
-            total = 0.0
-            for j in range(n - 1, lowest - 1, -1):
-                total += table[k, code[j]]
-                w[j] = total  # the weight of this item and of all lower ones
+            lo = start[by_group[head]]
+            size = n + LANES
+            _weigh_items(lo, size, rows[codes[by_group[head]]], codes, ones, w)
+            for j in range(np.uintp(lo), np.uintp(size)):
                 product[j] = 1.0
                 logs[j] = 0.0
             used = 0
+            begin = n
+            below = 0.0
             at = head
             while at < last:
                 i = by_group[at]
+                if start[i] != begin:
+                    begin = start[i]
+                    below = 0.0
+                    for j in range(np.uintp(begin), np.uintp(n)):
+                        below += w[j]
+                hi = begin + (n - begin + LANES - 1) // LANES * LANES
                 if used + 4 > room:
-                    for j in range(lowest, n):
-                        logs[j] += np.log(product[j])
-                        product[j] = 1.0
+                    _add_logarithms(lo, size, product, bits, power, logs)
                     used = 0
-                if at + 3 < last and start[i] == start[by_group[at + 3]]:
+                if at + 3 < last and start[by_group[at + 3]] == begin:
                     i1, i2, i3 = by_group[at + 1], by_group[at + 2], by_group[at + 3]
-                    _multiply_4(start[i], n, a, product, a[i], a[i1], a[i2], a[i3])
-                    loss -= ((s[i] - middle) + (s[i1] - middle)) * w[start[i]]
-                    loss -= ((s[i2] - middle) + (s[i3] - middle)) * w[start[i]]
+                    a0, a1, a2, a3 = a[i], a[i1], a[i2], a[i3]
+                    for j in range(np.uintp(begin), np.uintp(hi)):
+                        x = a[j]
+                        product[j] *= ((a0 + x) * (a1 + x)) * ((a2 + x) * (a3 + x))
+                    loss -= ((s[i] - middle) + (s[i1] - middle)) * below
+                    loss -= ((s[i2] - middle) + (s[i3] - middle)) * below
                     at += 4
                     used += 4
                 else:
-                    _multiply(start[i], n, a, product, a[i])
-                    loss -= (s[i] - middle) * w[start[i]]
+                    a0 = a[i]
+                    for j in range(np.uintp(begin), np.uintp(hi)):
+                        product[j] *= a0 + a[j]
+                    loss -= (s[i] - middle) * below
                     at += 1
                     used += 1
-            for j in range(lowest, n):
-                loss += table[k, code[j]] * (logs[j] + np.log(product[j]))
+            _add_logarithms(lo, size, product, bits, power, logs)
+            for j in range(np.uintp(lo), np.uintp(size)):
+                loss += w[j] * logs[j]
         head = end
     return loss
 
@@ -455,6 +486,7 @@ def logistic(
     g = np.empty(size)
     h = np.empty(size)
     wa = np.empty(size)
+    ones = np.empty(size)
     codes = np.empty(size, dtype=np.int64)
     rows = np.zeros((len(table), (len(table) + 7) // 8 * 8))
     rows[:, : len(table)] = table
@@ -484,9 +516,11 @@ def logistic(
                     cells[q],
                 )  # fmt: skip
                 if with_loss and uniform:
+                    ones[:n] = 1.0
+                    ones[n : n + LANES] = 0.0
                     losses[q] = _loss_products(
-                        n, s, middle, widest, a, start[b:e], code[b:e], by_group[b:e], table,
-                        w, miss, curve,
+                        n, s, middle, widest, a, start[b:e], by_group[b:e], rows, codes, ones, w,
+                        scale, bits, miss, curve,
                     )  # fmt: skip
                 elif with_loss:
                     losses[q] = _loss_pairs(s[:n], start[b:e], code[b:e], weight[b:e], table)
