@@ -17,12 +17,13 @@ def direct(queries, scores, table):
     size = n + kernels.LANES
     a = np.empty(size)
     a[:n] = np.exp(scores[layout.order] - scores.mean())
-    a[n:] = 1.0
-    work = [np.empty(size) for _ in range(3)]
+    rows = np.zeros((k, 8))
+    rows[:, :k] = table
+    work = [np.empty(size) for _ in range(4)]
     gradient, hessian = np.zeros(size), np.zeros(size)
     kernels._logistic_direct(
-        n, a, layout.start, layout.code, layout.by_group, layout.weight, True, True, table,
-        np.empty(size, dtype=np.int64), np.empty((4, k)), *work, gradient, hessian, out[2][0],
+        n, a, layout.start, layout.code, layout.by_group, layout.weight, True, True, rows,
+        np.empty(size, dtype=np.int64), *work, gradient, hessian, out[2][0],
     )  # fmt: skip
     out[0][layout.order], out[1][layout.order] = gradient[:n], hessian[:n]
     return out[:3]
