@@ -21,7 +21,7 @@ def run():
     columns = {"loss and gradient": [], "hard violation": [], "LinearRanker.fit": []}
     for size in SIZES:
         queries, scores, table = lists(size, 120, 2, False)
-        repeats = max(5, 600_000 // size)
+        repeats = max(15, 600_000 // size)
         columns["loss and gradient"].append(
             best_seconds(lambda: pairwise_logistic(scores, queries, table), repeats)  # noqa: B023
         )

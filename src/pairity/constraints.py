@@ -220,7 +220,10 @@ class PairwiseConstraint(Constraint):
     def entries(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sums per query and cell as what is averaged: cells or groups, and all pairs together."""
         each = table.sum(axis=2) if self.by_group else table.reshape(len(table), -1)
-        return np.column_stack([each, table.sum(axis=(1, 2))])
+        entries = np.empty((each.shape[0], each.shape[1] + 1))
+        entries[:, :-1] = each
+        entries[:, -1] = each.sum(axis=1)
+        return entries
 
     @property
     def by_group(self) -> bool:
