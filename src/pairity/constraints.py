@@ -171,8 +171,10 @@ class PairwiseConstraint(Constraint):
 
     def totals(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """What Δ is made of, as sums over queries: those of parts of the data add up."""
-        sums, counts = self.sums(queries, scores), self.counts(queries)
-        return self.totals_of(sums, counts, queries.weight_of_query)
+        name = f"{self.pairs} pairs by {self.cells}"
+        counts = queries.cached(name, type(self), lambda: self.entries(self.counts(queries)))
+        sums = self.entries(self.sums(queries, scores))
+        return totals_over_queries(sums, counts, queries.weight_of_query, self.average)
 
     def sums(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
         """Per query and cell of known groups, the sum of predicted pair labels."""
