@@ -36,7 +36,7 @@ _LOG_ROOM = 690.0  # products of the loss stay below exp(690)
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 # Written into its callers: a call that hands over five arrays costs more than a short loop.
-_inlined = njit(inline="always")
+inlined = njit(inline="always")
 
 
 # --- one query: exponentials and runs ----------------------------------------------------------
@@ -84,7 +84,7 @@ def exponentials(n, s, middle, a, bits, scale):
         a[j] *= scale[j]
 
 
-@_inlined
+@inlined
 def _add_logarithms(lo, hi, x, bits, power, logs):
     """Add the logarithms of `x`, normal positive numbers, to `logs`; `x` becomes 1. Vectorised.
 
@@ -113,7 +113,7 @@ def _add_logarithms(lo, hi, x, bits, power, logs):
         x[j] = 1.0
 
 
-@_inlined
+@inlined
 def group_end(head, n, code, by_group):
     """The end of the group that begins at `head` in the listing by group."""
     k = code[by_group[head]]
@@ -123,7 +123,7 @@ def group_end(head, n, code, by_group):
     return end
 
 
-@_inlined
+@inlined
 def preferring(head, end, n, start, by_group):
     """The end of those of the group's items that are preferred to anything."""
     last = head
@@ -135,7 +135,7 @@ def preferring(head, end, n, start, by_group):
 # --- one query: gradient, Hessian and sums -----------------------------------------------------
 
 
-@_inlined
+@inlined
 def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3):
     g0 = g1 = g2 = g3 = 0.0
     h0 = h1 = h2 = h3 = 0.0
@@ -169,7 +169,7 @@ def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3):
     return g0, g1, g2, g3, a0 * h0, a1 * h1, a2 * h2, a3 * h3
 
 
-@_inlined
+@inlined
 def _rows_2(lo, hi, a, w, miss, curve, a0, a1):
     g0 = g1 = h0 = h1 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
@@ -191,7 +191,7 @@ def _rows_2(lo, hi, a, w, miss, curve, a0, a1):
     return g0, g1, a0 * h0, a1 * h1
 
 
-@_inlined
+@inlined
 def _row_1(lo, hi, a, w, miss, curve, a0, u0):
     g0 = h0 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
@@ -205,7 +205,7 @@ def _row_1(lo, hi, a, w, miss, curve, a0, u0):
     return g0, a0 * h0
 
 
-@_inlined
+@inlined
 def _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient, hessian):
     """Groups and weighted exponentials, and whole vectors of nothing behind the last item."""
     for i in range(np.uintp(0), np.uintp(n)):
@@ -218,7 +218,7 @@ def _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient
         gradient[i] = hessian[i] = 0.0
 
 
-@_inlined
+@inlined
 def _weigh_items(lo, hi, row, codes, wa, w):
     """Weights ``row[codes] * wa``.
 
@@ -238,7 +238,7 @@ def _weigh_items(lo, hi, row, codes, wa, w):
             w[j] = row[np.uintp(codes[j])] * wa[j]
 
 
-@_inlined
+@inlined
 def _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian):
     """Gradient and Hessian of the lower items; the sums of t of the first eight groups."""
     t0 = t1 = t2 = t3 = t4 = t5 = t6 = t7 = 0.0
@@ -258,13 +258,13 @@ def _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian):
     return t0, t1, t2, t3, t4, t5, t6, t7
 
 
-@_inlined
+@inlined
 def _put(cells, k, c, value):
     if c < len(cells):
         cells[k, c] = value
 
 
-@_inlined
+@inlined
 def _walk_rows(
     at, last, rows, n, start, a, weight, uniform, narrow, w, miss, curve, gradient, hessian
 ):

@@ -24,15 +24,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.kernels import LANES, WIDEST, exponentials, group_end, preferring, span
+from pairity.kernels import LANES, WIDEST, exponentials, group_end, inlined, preferring, span
 
 _FEW = 200  # items; ranks of such lists are found by counting
 _RUN = 12  # items; sorted by insertion before runs are merged
 _APART = 128  # entries of an array, at least
 _FAR = 1e200  # a score whose pairs come to nothing, behind the last item
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
-
-_inlined = njit(inline="always")
 
 
 # --- sorting -----------------------------------------------------------------------------------
@@ -240,7 +238,7 @@ def _gather(lo, hi, w, force, curve, g, h, u0):
     return total, bend
 
 
-@_inlined
+@inlined
 def _row(
     lo, hi, s, a, z, gain, discount, w, delta, force, curve, g, h,
     s0, a0, z0, gain0, discount0, u0, narrow, near, sigma,
@@ -257,7 +255,7 @@ def _row(
     return plain, total, bend
 
 
-@_inlined
+@inlined
 def _tied_row(
     lo, hi, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
     s0, a0, z0, gain0, discount0, u0, reach, share, level, even, narrow, near, sigma,

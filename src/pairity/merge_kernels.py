@@ -19,9 +19,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-_MOVES = 12  # an item, on average: beyond that, sorting anew is faster
+from pairity.kernels import inlined
 
-_inlined = njit(inline="always")
+_MOVES = 12  # an item, on average: beyond that, sorting anew is faster
 
 
 @njit(cache=True, nogil=True)
@@ -59,7 +59,7 @@ def _sort_again(b, head, end, scores, order, rising, keys):
     keys[n] = np.inf
 
 
-@_inlined
+@inlined
 def _merge(u, v, upper, lower, margin, above, near, far, up_near, up_far):
     """Where each item of a side stands among those of the other; both end with infinity.
 
@@ -88,7 +88,7 @@ def _merge(u, v, upper, lower, margin, above, near, far, up_near, up_far):
         i2 += one - step
 
 
-@_inlined
+@inlined
 def _add_up(b, head, n, rising, code, weight, at, sums):
     """The weights of the first few items of a side added up, for each code; ``sums[k, at]`` is 0.
 
@@ -183,7 +183,7 @@ def merge(
                 head = end
 
 
-@_inlined
+@inlined
 def _mix(n, at, sums, table, share, mixed):
     """``mixed[k]``, of ``table[k, c]`` times the share of group c times its sums."""
     for k in range(len(table)):
