@@ -425,17 +425,16 @@ class Queries(Mapping[str, Any]):
         )
 
 
-def draw_queries(n_queries: int, fraction: float, random_state: Any) -> NDArray[np.bool_]:
-    """Which of so many queries, in the order of their ids, are in a share drawn at random."""
+def draw_queries(
+    n_queries: int, fraction: float, random_state: Any, *, turn: int = 0
+) -> NDArray[np.bool_]:
+    """Which of so many queries, in the order of their ids, are in a share drawn at random.
+
+    Shares of one draw at other turns follow on each other, so that every query is in one of them.
+    """
     from sklearn.utils import check_random_state
 
-    _require_share(fraction)
-    size = round(n_queries * fraction)
-    if size == 0 or size == n_queries:
-        raise InputError(
-            f"Holding out {fraction:g} of {n_queries} queries leaves {size} and "
-            f"{n_queries - size}. Give more queries, or another share."
-        )
+    size = share_size(n_queries, fraction)
     try:
         shuffled = check_random_state(random_state).permutation(n_queries)
     except ValueError as error:
@@ -444,8 +443,20 @@ def draw_queries(n_queries: int, fraction: float, random_state: Any) -> NDArray[
             "numpy.random.RandomState, or None."
         ) from error
     drawn = np.zeros(n_queries, dtype=bool)
-    drawn[shuffled[:size]] = True
+    drawn[shuffled[(turn * size + np.arange(size)) % n_queries]] = True
     return drawn
+
+
+def share_size(n_queries: int, fraction: float) -> int:
+    """How many queries a share is, some being left on either side."""
+    _require_share(fraction)
+    size = round(n_queries * fraction)
+    if size == 0 or size == n_queries:
+        raise InputError(
+            f"Holding out {fraction:g} of {n_queries} queries leaves {size} and "
+            f"{n_queries - size}. Give more queries, or another share."
+        )
+    return size
 
 
 def require_preferences(queries: Queries) -> None:

@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from math import ceil
 from numbers import Integral
 from typing import Any
 
@@ -18,7 +19,13 @@ from pairity.exceptions import InputError, PairityWarning
 from pairity.frontiers import Frontier
 from pairity.methods import Method, as_method
 from pairity.progress import Show
-from pairity.queries import Queries, require_groups, require_preferences
+from pairity.queries import (
+    Queries,
+    draw_queries,
+    require_groups,
+    require_preferences,
+    share_size,
+)
 from pairity.runs import (
     UTILITIES,
     Job,
@@ -55,14 +62,18 @@ def sweep(
     train : Queries
         The training queries, or all queries where others are split off.
     test : Queries or float, default=0.2
-        The queries to measure on, or a share of `train` to split off, by query, anew for each seed.
+        The queries to measure on, or a share of `train` to split off, by query, another for each
+        seed.
     validation : Queries or float, optional
         Further queries to measure on, which `Frontier.pick` needs; a share is that of what is left
         of `train` once the test queries are split off.
     constraints : str, Constraint or function, or a sequence of them
         Which violations to measure; all four by default, averaged by query.
     seeds : sequence of int
-        Each seed is handed to every method, and splits where there is a share to split.
+        Each seed is handed to every method, and splits where there is a share to split: shares
+        are held out in turn, as in repeated cross-validation. With a share of 0.2, the seeds 0 to
+        4 hold out every query once, 5 to 9 once more in another order; the share for validation
+        moves on when all queries have been held out.
     n_jobs : int, optional
         How many runs at a time, each in a process of its own (joblib); -1 for all cores. By
         default one after the other, since most fits use several threads themselves.
@@ -91,6 +102,8 @@ def sweep(
     References
     ----------
     C. Nadeau and Y. Bengio, *Inference for the Generalization Error*, Machine Learning 52, 2003.
+    R. R. Bouckaert and E. Frank, *Evaluating the Replicability of Significance Tests for Comparing
+    Learning Algorithms*, PAKDD 2004, for intervals over repeated cross-validations.
     T. Hesterberg, *What Teachers Should Know About the Bootstrap*, The American Statistician 69,
     2015.
 
@@ -127,16 +140,17 @@ def sweep(
             "train": fingerprint(queries),
             "test": fingerprint_of(fixed_test),
             "validation": fingerprint_of(fixed_validation),
+            "shares": "in turn",
         }
         store = Store.at(directory, {**data, **about_measuring(measuring)})
 
     def jobs() -> Iterator[Job]:
         for seed in numbers:
-            rest, held, checked = queries, fixed_test, fixed_validation
+            rest, held, checked, number = queries, fixed_test, fixed_validation, seed
             if not isinstance(held, Queries):
-                rest, held = rest.split(held, seed)
+                rest, held, number = split_in_turn(rest, held, number)
             if checked is not None and not isinstance(checked, Queries):
-                rest, checked = rest.split(checked, seed)
+                rest, checked, _ = split_in_turn(rest, checked, number)
             held = without_weightless(held)
             checked = None if checked is None else without_weightless(checked)
             for method in chosen:
@@ -222,6 +236,18 @@ def about_measuring(measuring: Measuring) -> dict[str, Any]:
 def fingerprint_of(held: Queries | float | None) -> str | float | None:
     """The digest of queries; a share as it is."""
     return fingerprint(held) if isinstance(held, Queries) else held
+
+
+def split_in_turn(queries: Queries, share: float, number: int) -> tuple[Queries, Queries, int]:
+    """The split of this number: what is left, what is held out, and how often all have been.
+
+    Consecutive numbers hold out one share after the other of a random order, as the folds of a
+    cross-validation do, and then those of another order.
+    """
+    n = queries.n_queries
+    round_, turn = divmod(number, ceil(n / share_size(n, share)))
+    held = draw_queries(n, share, round_, turn=turn)
+    return queries.take(~held), queries.take(held), round_
 
 
 def _ratios(
