@@ -146,11 +146,7 @@ def sweep(
 
     def jobs() -> Iterator[Job]:
         for seed in numbers:
-            rest, held, checked, number = queries, fixed_test, fixed_validation, seed
-            if not isinstance(held, Queries):
-                rest, held, number = split_in_turn(rest, held, number)
-            if checked is not None and not isinstance(checked, Queries):
-                rest, checked, _ = split_in_turn(rest, checked, number)
+            rest, held, checked = split_for(seed, queries, fixed_test, fixed_validation)
             held = without_weightless(held)
             checked = None if checked is None else without_weightless(checked)
             for method in chosen:
@@ -238,16 +234,28 @@ def fingerprint_of(held: Queries | float | None) -> str | float | None:
     return fingerprint(held) if isinstance(held, Queries) else held
 
 
-def split_in_turn(queries: Queries, share: float, number: int) -> tuple[Queries, Queries, int]:
+def split_for(
+    seed: int, queries: Queries, test: Queries | float, validation: Queries | float | None = None
+) -> tuple[Queries, Queries, Queries | None]:
+    """The queries that a sweep trains on with this seed, those it tests on, and validates on."""
+    number = seed
+    if not isinstance(test, Queries):
+        queries, test, number = _split_in_turn(queries, test, number)
+    if validation is not None and not isinstance(validation, Queries):
+        queries, validation, _ = _split_in_turn(queries, validation, number)
+    return queries, test, validation
+
+
+def _split_in_turn(queries: Queries, share: float, number: int) -> tuple[Queries, Queries, int]:
     """The split of this number: what is left, what is held out, and how often all have been.
 
     Consecutive numbers hold out one share after the other of a random order, as the folds of a
     cross-validation do, and then those of another order.
     """
     n = queries.n_queries
-    round_, turn = divmod(number, ceil(n / share_size(n, share)))
-    held = draw_queries(n, share, round_, turn=turn)
-    return queries.take(~held), queries.take(held), round_
+    n_before, turn = divmod(number, ceil(n / share_size(n, share)))
+    held = draw_queries(n, share, n_before, turn=turn)
+    return queries.take(~held), queries.take(held), n_before
 
 
 def _ratios(

@@ -45,11 +45,11 @@ examples:
   pairity sweep jobs.csv --label hired --query search_id --group gender \\
       --methods unconstrained reweighted Lagrangian --budget 2 --format csv > frontier.csv
 
-Queries are split into training, validation and test queries, anew for each seed and in turn: five
-seeds test on every query once. The table shows the test queries; * marks the Pareto front. The
-point is picked on the validation queries: the most accurate whose violation is at most EPSILON at
-95 % confidence. Where --epsilon is given and no point is, the status is 1. With --output, finished
-runs are kept: started again, the same command goes on where it stopped.
+Queries are split into training, validation and test queries, anew for each seed and in turn: with
+--test 0.2, the seeds 0 to 4 test on every query once. The table shows the test queries; * marks
+the Pareto front. The point is picked on the validation queries: the most accurate whose violation
+is at most EPSILON at 95 % confidence. Where --epsilon is given and no point is, the status is 1.
+With --output, finished runs are kept: started again, the same command goes on where it stopped.
 """
 
 
@@ -196,9 +196,9 @@ def _report(
     """The page, with the split of the first seed."""
     from pairity.gathering import gather_sweep
     from pairity.reports import Report
+    from pairity.sweeps import split_for
 
-    rest, test = queries.split(given.test, given.seed)
-    train, _ = rest.split(given.validation, given.seed)
+    train, test, _ = split_for(given.seed, queries, given.test, given.validation)
     evidence = gather_sweep(
         frontier, methods, train, test, constraint=given.constraint,
         after=choice.point or choice.closest, random_state=given.seed, tolerance=choice.epsilon,

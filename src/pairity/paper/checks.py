@@ -22,6 +22,7 @@ from pairity.paper.claims import Claim, independent_mean, judge
 from pairity.paper.protocol import HINGED, TEST, VALIDATION, Mean, Setting, mean_over_seeds
 from pairity.queries import Queries
 from pairity.rankers.linear import LinearRanker
+from pairity.sweeps import split_for
 
 _ROOM = 0.02
 _MOST_ROUNDS = 15
@@ -158,8 +159,7 @@ def brute_force(
 
 def training_part(queries: Queries, seed: int) -> Queries:
     """What `sweep` trains on with this seed."""
-    rest, _ = queries.split(TEST, seed)
-    return rest.split(VALIDATION, seed)[0]
+    return split_for(seed, queries, TEST, VALIDATION)[0]
 
 
 def _fit(
