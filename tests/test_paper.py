@@ -9,13 +9,21 @@ import pytest
 from pairity.cli import main
 from pairity.datasets import make_biased_ranking
 from pairity.paper import checks
-from pairity.paper.claims import Verdict, about_shares, judge, spread_difference
+from pairity.paper.claims import (
+    Verdict,
+    about_methods,
+    about_shares,
+    judge,
+    spread_difference,
+)
 from pairity.paper.protocol import (
     CONSTRAINTS,
     OURS,
     RIVALS,
     SHARE,
     SHARES,
+    TEST,
+    VALIDATION,
     Entry,
     Mean,
     Setting,
@@ -28,6 +36,7 @@ from pairity.paper.protocol import (
     run_setting,
 )
 from pairity.paper.reproduction import run_settings
+from pairity.sweeps import split_for
 
 pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
 
@@ -87,8 +96,7 @@ def test_bare_runs_the_five_methods_alone_and_finds_the_same(done, setting, tmp_
 
 def test_no_query_is_on_two_sides(setting):
     for seed in range(5):
-        rest, test = setting.queries.split(0.2, seed)
-        train, validation = rest.split(0.2, seed)
+        train, test, validation = split_for(seed, setting.queries, TEST, VALIDATION)
         sides = [set(part.query_ids.tolist()) for part in (train, validation, test)]
         assert sum(map(len, sides)) == len(set.union(*sides)) == setting.queries.n_queries
 
@@ -203,6 +211,38 @@ def test_claims_about_shares():
     claims = {claim.text: claim for claim in about_shares("toy", entries)}
     assert [c.verdict for c in claims.values()] == [Verdict.HOLDS] * 3
     assert claims["x = 2 is the worst"].figure.value == pytest.approx(0.2 - 0.0015)
+
+
+def test_claims_about_methods():
+    figures = {
+        "unconstrained": (0.80, 0.50), "re-weighting": (0.60, 0.55),
+        "post-processing": (0.70, 0.60), "in-processing": (0.65, 0.95), OURS: (0.75, 0.90),
+    }  # fmt: skip
+
+    def entry(method, constraint, seed):
+        auc, fairness = figures[method]
+        wobble = 0.002 * seed * (1 + list(figures).index(method))
+        levels = dict.fromkeys(CONSTRAINTS, fairness + wobble)
+        return Entry("toy", True, constraint, method, seed, {}, auc + wobble, levels, 0.0)
+
+    entries = [entry(m, c, seed) for m in figures for c in CONSTRAINTS for seed in range(4)]
+    claims = about_methods("toy", entries)
+    assert {claim.constraint for claim in claims} == set(CONSTRAINTS)
+    of = {claim.text: claim for claim in claims if claim.constraint == "intra"}
+    shift = 0.003  # of the wobbles' means from one method to the next
+    for text, gain, cost, verdict in [
+        ("ours is fairer than unconstrained", 0.40 + 4 * shift, -0.038, Verdict.HOLDS),
+        ("re-weighting of items is poor", 0.35 + 3 * shift, 0.159, Verdict.HOLDS),
+        ("ours is fairer than post-processing", 0.30 + 2 * shift, 0.056, Verdict.HOLDS),
+        ("ours is fairer than in-processing", -0.05 + shift, 0.103, Verdict.FAILS),
+    ]:
+        assert of[text].figure.value == pytest.approx(gain)
+        assert f"AUC above its: {cost:.3f} [" in of[text].measured
+        assert of[text].verdict is verdict
+    assert of["ours has the highest test fairness"].verdict is Verdict.FAILS
+    assert "in-processing's, the best rival" in of["ours has the highest test fairness"].measured
+    assert of["ours is on the Pareto front"].verdict is Verdict.HOLDS
+    assert of["post-processing loses utility"].verdict is Verdict.HOLDS
 
 
 def test_spreads_are_compared():

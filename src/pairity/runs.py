@@ -383,7 +383,9 @@ def _in_parallel(
     from joblib import Parallel, delayed
 
     work = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
-    yield from work(delayed(_numbered)(at, job, measuring) for at, job in jobs)
+    with warnings.catch_warnings():  # joblib replaces workers that have grown; no run is lost
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+        yield from work(delayed(_numbered)(at, job, measuring) for at, job in jobs)
 
 
 def _numbered(at: int, job: Job, measuring: Measuring) -> tuple[int, Run]:
