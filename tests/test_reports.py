@@ -323,6 +323,21 @@ def test_the_best_points_of_a_sweep_have_rankings(jobs, tmp_path, capsys):
     assert "folder" in capsys.readouterr().err
 
 
+def test_the_page_of_a_sweep_is_about_the_queries_of_its_first_seed(jobs, tmp_path, monkeypatch):
+    seen = {}
+
+    def gather_sweep(frontier, methods, train, test, **options):
+        scores = methods[0].fit(train, 3)(test)
+        seen["auc"] = audit(test, scores, n_resamples=0).auc, frontier.runs[0].test["auc"].value
+        raise InputError("enough")
+
+    monkeypatch.setattr("pairity.gathering.gather_sweep", gather_sweep)
+    words = ["--label", "hired", "--query", "search", "--group", "gender", "--quiet"]
+    words += ["--methods", "unconstrained", "--seed", "3", "--seeds", "2"]
+    assert main(["sweep", str(jobs), *words, "--report", str(tmp_path / "sweep.html")]) == 2
+    assert seen["auc"][0] == seen["auc"][1]
+
+
 def test_what_cannot_be_shown_is_refused():
     _, test, plain, _ = trained()
     result = audit(test, plain.predict(test.X), name="plain", n_resamples=0)
