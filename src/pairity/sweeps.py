@@ -72,8 +72,8 @@ def sweep(
     seeds : sequence of int
         Each seed is handed to every method, and splits where there is a share to split: shares
         are held out in turn, as in repeated cross-validation. With a share of 0.2, the seeds 0 to
-        4 hold out every query once, 5 to 9 once more in another order; the share for validation
-        moves on when all queries have been held out.
+        4 hold out all queries, 5 to 9 once more in another order (a few are held out twice where
+        shares do not divide them); the share for validation moves on when all have been.
     n_jobs : int, optional
         How many runs at a time, each in a process of its own (joblib); -1 for all cores. By
         default one after the other, since most fits use several threads themselves.

@@ -46,7 +46,7 @@ examples:
       --methods unconstrained reweighted Lagrangian --budget 2 --format csv > frontier.csv
 
 Queries are split into training, validation and test queries, anew for each seed and in turn: with
---test 0.2, the seeds 0 to 4 test on every query once. The table shows the test queries; * marks
+--test 0.2, the seeds 0 to 4 test on all queries. The table shows the test queries; * marks
 the Pareto front. The point is picked on the validation queries: the most accurate whose violation
 is at most EPSILON at 95 % confidence. Where --epsilon is given and no point is, the status is 1.
 With --output, finished runs are kept: started again, the same command goes on where it stopped.

@@ -1,8 +1,8 @@
 """The protocol: which methods with which settings, tuned how, measured on what.
 
 Queries are split 4:1 into training and test and the training part 4:1 again for validation, anew
-for each seed, in turn (`pairity.sweeps.split_for`): five seeds test on every query once. Of
-five queries there are twenty such splits, and twenty seeds are all of them.
+for each seed, in turn (`pairity.sweeps.split_for`): five seeds test on all queries. Of five
+queries there are twenty such splits, and twenty seeds are all of them.
 
 Every method is fitted with each of at most `BUDGET` settings. For each seed and constraint, of
 those whose violation on the validation queries is within `CLOSE` of the lowest, the one with the

@@ -321,8 +321,8 @@ def results_page(result: Reproduction) -> str:
         "",
         "Test AUC and fairness (1 less the violation), averaged over queries, then over seeds, "
         "with 95 % intervals over seeds. Each seed splits the queries anew and in turn: five "
-        "seeds test on every query once, and of five queries twenty seeds are all splits there "
-        f"are. Each method was tried with up to {BUDGET} settings; "
+        "seeds test on all queries, and of five queries twenty seeds are all splits there are. "
+        f"Each method was tried with up to {BUDGET} settings; "
         f"of those whose violation on the validation queries was within {CLOSE} of the lowest, the "
         "most accurate there was chosen, seed by seed; settings.csv has the means of each. "
         "*Front*: whether none of the other four has both means at least as high. † reads the "
