@@ -13,6 +13,7 @@ from pairity import FairRanker, InputError, LinearRanker, Queries, StatisticalPa
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MissingExtraError, PairityWarning, TargetNotReachedWarning
 from pairity.figures import Figure
+from pairity.frontier_plots import save_figure
 from pairity.frontiers import Frontier, Verdict
 from pairity.methods import Method, Rankings, as_method
 from pairity.runs import Run
@@ -591,8 +592,13 @@ def test_it_is_drawn(swept, pyplot, tmp_path):
     assert [text.get_text() for text in legend.get_texts()] == [
         "by hand, at length", "drawn", "shifted (reads groups)", "Pareto front",
     ]  # fmt: skip
-    figure.savefig(tmp_path / "frontier.png")
-    assert (tmp_path / "frontier.png").stat().st_size > 10_000
+    again = swept.plot()
+    for ending in ("png", "svg", "pdf"):
+        files = [tmp_path / f"{name}.{ending}" for name in ("frontier", "again")]
+        save_figure(figure, files[0])
+        save_figure(again, files[1])
+        assert files[0].stat().st_size > 10_000
+        assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_one_panel(swept, pyplot):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pairity.exceptions import MissingExtraError
 from pairity.figures import Figure
+from pairity.files import whole
 
 # Colours that people with any kind of colour vision tell apart (Okabe & Ito), each with a marker.
 STYLES = (
@@ -147,3 +149,12 @@ def import_matplotlib(module: str) -> Any:
         raise MissingExtraError(
             'A plot needs Matplotlib. Install it with: pip install "pairity[plot]"'
         ) from error
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a Matplotlib figure whole or not at all; the same figure makes the same file."""
+    ending = path.suffix[1:].lower()
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
+    context = import_matplotlib("pyplot").rc_context({"svg.hashsalt": "pairity"})
+    with whole(path) as file, context:
+        figure.savefig(file, format=ending, dpi=150, metadata=dated)

@@ -179,14 +179,13 @@ def _require_report(report: str | None) -> None:
 
 def _write(frontier: Frontier, given: argparse.Namespace) -> None:
     from pairity.files import whole
+    from pairity.frontier_plots import save_figure
 
     if given.output is not None:
         with whole(Path(given.output, "frontier.json")) as file:
             file.write(frontier.to_json().encode())
     if given.plot is not None:
-        figure = frontier.plot()
-        with whole(given.plot) as file:
-            figure.savefig(file, format=Path(given.plot).suffix[1:].lower(), dpi=150)
+        save_figure(frontier.plot(), Path(given.plot))
 
 
 def _report(

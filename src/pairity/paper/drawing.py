@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pairity.files import whole
-from pairity.frontier_plots import STYLES, import_matplotlib
+from pairity.frontier_plots import STYLES, import_matplotlib, save_figure
 from pairity.paper.protocol import (
     CONSTRAINTS,
     OURS,
@@ -119,6 +118,5 @@ def _bars(mean: Mean) -> list[list[float]] | None:
 
 def _save(target: Path, name: str, figure: Any) -> None:
     for ending in ("png", "svg"):
-        with whole(target / f"{name}.{ending}") as file:
-            figure.savefig(file, format=ending, dpi=150)
+        save_figure(figure, target / f"{name}.{ending}")
     import_matplotlib("pyplot").close(figure)
