@@ -59,9 +59,21 @@ def test_all_splits_of_five_queries():
 
 def test_the_first_split_is_the_one_that_queries_make():
     queries = make(20)
-    rest, test = queries.split(0.2, 0)
-    train, validation = rest.split(0.25, 0)
-    assert split_for(0, queries, 0.2, 0.25) == (train, test, validation)
+    assert split_for(0, queries, 0.2)[:2] == queries.split(0.2, 0)
+
+
+@pytest.mark.parametrize("n_queries", [20, 60, 200])
+def test_five_seeds_validate_on_as_many_queries_as_random_splits_do(n_queries):
+    queries = make(n_queries)
+    counts = {"in turn": [], "random": []}
+    for begin in range(0, 100, 5):
+        seen = {"in turn": set(), "random": set()}
+        for seed in range(begin, begin + 5):
+            seen["in turn"] |= ids(split_for(seed, queries, 0.2, 0.2)[2])
+            seen["random"] |= ids(queries.split(0.2, seed)[0].split(0.2, seed)[1])
+        for name, found in seen.items():
+            counts[name].append(len(found))
+    assert np.mean(counts["in turn"]) > 0.97 * np.mean(counts["random"])
 
 
 def test_orders_differ_from_round_to_round():

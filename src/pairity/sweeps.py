@@ -11,6 +11,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairity.audits import name_constraints, require_sampling
 from pairity.columns import is_real, show
@@ -238,24 +239,28 @@ def split_for(
     seed: int, queries: Queries, test: Queries | float, validation: Queries | float | None = None
 ) -> tuple[Queries, Queries, Queries | None]:
     """The queries that a sweep trains on with this seed, those it tests on, and validates on."""
-    number = seed
+    number, shift = seed, 0
     if not isinstance(test, Queries):
-        queries, test, number = _split_in_turn(queries, test, number)
+        held, number = _in_turn(queries.n_queries, test, number)
+        shift = int(held.argmax())  # so that seeds which test on others validate on others too
+        queries, test = queries.take(~held), queries.take(held)
     if validation is not None and not isinstance(validation, Queries):
-        queries, validation, _ = _split_in_turn(queries, validation, number)
+        held, _ = _in_turn(queries.n_queries, validation, number, shift)
+        queries, validation = queries.take(~held), queries.take(held)
     return queries, test, validation
 
 
-def _split_in_turn(queries: Queries, share: float, number: int) -> tuple[Queries, Queries, int]:
-    """The split of this number: what is left, what is held out, and how often all have been.
+def _in_turn(
+    n_queries: int, share: float, number: int, shift: int = 0
+) -> tuple[NDArray[np.bool_], int]:
+    """Which queries are held out at this number, and how often all have been before.
 
-    Consecutive numbers hold out one share after the other of a random order, as the folds of a
-    cross-validation do, and then those of another order.
+    Consecutive numbers hold out one share after the other of a random order, beginning `shift`
+    shares later, as the folds of a cross-validation do, and then those of another order.
     """
-    n = queries.n_queries
-    n_before, turn = divmod(number, ceil(n / share_size(n, share)))
-    held = draw_queries(n, share, n_before, turn=turn)
-    return queries.take(~held), queries.take(held), n_before
+    n_turns = ceil(n_queries / share_size(n_queries, share))
+    n_before, turn = divmod(number, n_turns)
+    return draw_queries(n_queries, share, n_before, turn=(turn + shift) % n_turns), n_before
 
 
 def _ratios(
