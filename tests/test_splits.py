@@ -12,13 +12,13 @@ from pairity.methods import Method
 from pairity.sweeps import split_for, sweep
 
 
-def make(n_queries, weight=None):
+def make(n_queries):
     """Four items a query, with both labels and both groups."""
     qid = np.repeat(np.arange(n_queries), 4)
     X = np.random.default_rng(0).normal(size=(len(qid), 2))
     return Queries.from_arrays(
         X, np.tile([0, 0, 1, 1], n_queries), qid=qid,
-        sensitive_features=np.tile(["a", "b"], 2 * n_queries), query_weight=weight,
+        sensitive_features=np.tile(["a", "b"], 2 * n_queries),
     )  # fmt: skip
 
 
