@@ -164,7 +164,7 @@ def run_settings(
     claims: list[Claim] = []
     for setting in settings:
         frontier = run_setting(
-            setting, extras=setting.data in SMALL and not bare, quick=quick, n_jobs=n_jobs,
+            setting, extras=not bare, quick=quick, n_jobs=n_jobs,
             directory=kept / _file_name(setting.title, quick), progress=progress,
         )  # fmt: skip
         frontiers[setting.title] = frontier
