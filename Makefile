@@ -19,8 +19,8 @@ $(VENV)/.dev: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch $@ $(VENV)/.base
 
-$(VENV)/.browser: $(VENV)/.dev tests/browsers.py
-	$(BIN)/python tests/browsers.py
+$(VENV)/.browser: $(VENV)/.dev tests/support/browsers.py
+	$(BIN)/python tests/support/browsers.py
 	@touch $@
 
 demo: $(VENV)/.base  ## train the plain and the fair ranker on built-in data and compare them

@@ -32,7 +32,7 @@ from benchmarks import (
     startup,
     trees,
 )
-from pairity.threads import n_threads
+from pairity._utils.threads import n_threads
 
 ALL = {
     module.__name__.rpartition(".")[2]: module

@@ -11,8 +11,9 @@ import numpy as np
 
 from benchmarks.tools import biased_table, markdown
 from pairity import FairRanker, InterGroup, LinearRanker, Queries
-from pairity.pairs import mean_auc, n_pairs
-from pairity.solvers import PlainStep
+from pairity.data.queries import n_pairs
+from pairity.pairs.cells import mean_auc
+from pairity.reweighting.solvers import PlainStep
 
 TITLE = "More than one machine (Dask, worker processes on this one)"
 

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from scipy.optimize import linprog
 
 from benchmarks.tools import best_seconds, markdown
-from pairity.baselines.exposure import fair_exposure
+from pairity.baselines.exposure_lp import fair_exposure
 
 TITLE = "Fair exposure against HiGHS on the program of n² variables"
 SIZES = ((50, 2), (100, 2), (200, 2), (1_000, 2), (1_000, 5), (10_000, 2), (10_000, 5))

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from benchmarks.tools import best_seconds, lists, markdown
-from pairity.pairs import _run_logistic, cell_counts
+from pairity.pairs.cells import _run_logistic, cell_counts
 
 TITLE = "The pair kernel (gradient, Hessian diagonal, K × K sums)"
 ROWS = {120: 960_000, 1200: 240_000}

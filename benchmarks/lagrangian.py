@@ -9,9 +9,9 @@ import torch
 from benchmarks.tools import best_seconds, biased_table, markdown
 from pairity import InterGroup, Queries
 from pairity.baselines._linear import StandardFeatures
-from pairity.baselines.proxy_lagrangian import lagrangian
+from pairity.baselines.lagrangian import lagrangian
 from pairity.exceptions import TargetNotReachedWarning
-from pairity.pairs import iter_pairs
+from pairity.pairs.cells import iter_pairs
 
 TITLE = "An epoch of the Lagrangian method against PyTorch on explicit pairs"
 MULTIPLIER = 0.3

@@ -92,8 +92,8 @@ def child(folder, engine, allowed):
     if allowed:
         resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
     from pairity import FairRanker, audit
+    from pairity.data.parquet_features import ParquetFeatures
     from pairity.datasets import read_parquet
-    from pairity.parquet_features import ParquetFeatures
 
     told = {"passes": 0}
     plain = ParquetFeatures.blocks

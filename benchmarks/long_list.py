@@ -3,8 +3,8 @@
 import numpy as np
 
 from benchmarks.tools import best_seconds, lists, markdown
-from pairity import kernels
-from pairity.pairs import _run_logistic
+from pairity.pairs.cells import _run_logistic
+from pairity.pairs.kernels import logistic as kernels
 
 TITLE = "One long list (gradient, Hessian diagonal, K × K sums; one thread)"
 

@@ -10,17 +10,17 @@ from scipy import stats
 
 from benchmarks.tools import markdown
 from pairity import FairRanker, LinearRanker
-from pairity.baselines.exposure import exposure_lp
-from pairity.baselines.item_weighting import item_weights
-from pairity.baselines.proxy_lagrangian import lagrangian
-from pairity.baselines.regulariser import regularised
-from pairity.constraints import CATALOGUE, as_constraint
+from pairity.baselines.correlation_penalty import regularised
+from pairity.baselines.exposure_lp import exposure_lp
+from pairity.baselines.item_weights import item_weights
+from pairity.baselines.lagrangian import lagrangian
+from pairity.baselines.methods import as_method
+from pairity.comparisons.runs import Measuring
+from pairity.comparisons.tuning import tune
+from pairity.constraints.pairwise import CATALOGUE, as_constraint
+from pairity.data.queries import n_pairs
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning
-from pairity.methods import as_method
-from pairity.pairs import n_pairs
-from pairity.runs import Measuring
-from pairity.tuning import tune
 
 TITLE = "Every method, tuned alike, on biased labels whose unbiased ones are known"
 SEEDS = range(10)

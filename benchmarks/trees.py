@@ -18,7 +18,7 @@ def lightgbm_rounds(X, y, qid, group):
     import lightgbm as lgb
 
     from pairity import Queries
-    from pairity.losses import LambdaRank, Logistic
+    from pairity.pairs.losses import LambdaRank, Logistic
     from pairity.rankers._boosting import Objective
 
     data = lgb.Dataset(X, y, group=np.bincount(qid)).construct()
@@ -38,7 +38,7 @@ def xgboost_rounds(X, y, qid, group):
     import xgboost as xgb
 
     from pairity import Queries
-    from pairity.losses import LambdaRank, Logistic
+    from pairity.pairs.losses import LambdaRank, Logistic
     from pairity.rankers._boosting import Objective
 
     data = xgb.QuantileDMatrix(X, y, group=np.bincount(qid))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from command_files import commands_in, write_files
-from pairity import contenders
 from pairity.baselines import lagrangian
 from pairity.cli import main
+from pairity.comparisons import catalogue as contenders
+from support.command_files import commands_in, write_files
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

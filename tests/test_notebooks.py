@@ -5,8 +5,8 @@ import re
 import sklearn
 
 from pairity import FairRanker, LinearRanker, audit, sweep
-from pairity.text import short_names
-from report_cases import HOSTILE, trained
+from pairity._utils.text import short_names
+from support.report_cases import HOSTILE, trained
 
 
 def visible(html):

@@ -8,56 +8,56 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 if _TYPE_CHECKING:
-    from pairity.algorithm import Outcome as Outcome
-    from pairity.audits import Audit as Audit
-    from pairity.audits import audit as audit
+    from pairity.audits.audit import Audit as Audit
+    from pairity.audits.audit import audit as audit
+    from pairity.baselines.methods import Method as Method
+    from pairity.baselines.methods import as_method as as_method
+    from pairity.comparisons.frontiers import Frontier as Frontier
+    from pairity.comparisons.sweeps import sweep as sweep
     from pairity.constraints import Constraint as Constraint
     from pairity.constraints import InterGroup as InterGroup
     from pairity.constraints import IntraGroup as IntraGroup
     from pairity.constraints import Marginal as Marginal
     from pairity.constraints import StatisticalParity as StatisticalParity
+    from pairity.data.groups import quantile_groups as quantile_groups
+    from pairity.data.queries import Queries as Queries
     from pairity.exceptions import InputError as InputError
     from pairity.exceptions import PairityError as PairityError
     from pairity.exceptions import PairityWarning as PairityWarning
-    from pairity.fair_ranker import FairRanker as FairRanker
-    from pairity.frontiers import Frontier as Frontier
-    from pairity.groups import quantile_groups as quantile_groups
-    from pairity.methods import Method as Method
-    from pairity.methods import as_method as as_method
-    from pairity.model_files import load as load
-    from pairity.pair_weights import PairWeights as PairWeights
-    from pairity.queries import Queries as Queries
     from pairity.rankers.linear import LinearRanker as LinearRanker
-    from pairity.reports import Report as Report
-    from pairity.solvers import DampedStep as DampedStep
-    from pairity.solvers import PlainStep as PlainStep
-    from pairity.sweeps import sweep as sweep
+    from pairity.reports.report import Report as Report
+    from pairity.reweighting.algorithm import Outcome as Outcome
+    from pairity.reweighting.fair_ranker import FairRanker as FairRanker
+    from pairity.reweighting.persistence import load as load
+    from pairity.reweighting.solvers import DampedStep as DampedStep
+    from pairity.reweighting.solvers import PlainStep as PlainStep
+    from pairity.reweighting.weights import PairWeights as PairWeights
 
 _HOME = {
-    "Audit": "audits",
+    "Audit": "audits.audit",
     "Constraint": "constraints",
-    "DampedStep": "solvers",
-    "FairRanker": "fair_ranker",
-    "Frontier": "frontiers",
+    "DampedStep": "reweighting.solvers",
+    "FairRanker": "reweighting.fair_ranker",
+    "Frontier": "comparisons.frontiers",
     "InputError": "exceptions",
     "InterGroup": "constraints",
     "IntraGroup": "constraints",
     "LinearRanker": "rankers.linear",
     "Marginal": "constraints",
-    "Method": "methods",
-    "Outcome": "algorithm",
-    "PairWeights": "pair_weights",
+    "Method": "baselines.methods",
+    "Outcome": "reweighting.algorithm",
+    "PairWeights": "reweighting.weights",
     "PairityError": "exceptions",
     "PairityWarning": "exceptions",
-    "PlainStep": "solvers",
-    "Queries": "queries",
-    "Report": "reports",
+    "PlainStep": "reweighting.solvers",
+    "Queries": "data.queries",
+    "Report": "reports.report",
     "StatisticalParity": "constraints",
-    "as_method": "methods",
-    "audit": "audits",
-    "load": "model_files",
-    "quantile_groups": "groups",
-    "sweep": "sweeps",
+    "as_method": "baselines.methods",
+    "audit": "audits.audit",
+    "load": "reweighting.persistence",
+    "quantile_groups": "data.groups",
+    "sweep": "comparisons.sweeps",
 }
 
 __version__ = "0.1.0"

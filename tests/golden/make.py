@@ -11,8 +11,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
-from model_catalogue import ENGINES, LABELS, MADE, NEW, make_model  # noqa: E402
-from pairity.model_folders import VERSION  # noqa: E402
+from pairity._utils.model_folder import VERSION  # noqa: E402
+from support.model_catalogue import ENGINES, LABELS, MADE, NEW, make_model  # noqa: E402
 
 
 def main():

@@ -7,11 +7,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity import merge_kernels
-from pairity.losses import two_hinges
-from pairity.pairs import cell_sums
-from pairity.queries import Queries
-from pairity.threads import run_blocks
+from pairity._utils.threads import run_blocks
+from pairity.data.queries import Queries
+from pairity.pairs.cells import cell_sums
+from pairity.pairs.kernels import merging as merge_kernels
+from pairity.pairs.losses import two_hinges
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,7 @@ class HingedLists(Protocol):
         """`pairity.pairs.cell_sums` of the preference pairs."""
 
     def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
-        """That of `pairity.losses.two_hinges`; both tables have a row for each code.
+        """That of `pairity.pairs.losses.two_hinges`; both tables have a row for each code.
 
         The queries may differ from the lists in weights alone: those of queries, and those of items
         by a factor for each query, label and group.

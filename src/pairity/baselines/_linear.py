@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
+from pairity.constraints.pairwise import CATALOGUE, PairwiseConstraint, as_constraint
+from pairity.data.queries import Queries, require_groups, require_preferences
 from pairity.exceptions import ConstraintError, InputError
-from pairity.queries import Queries, require_groups, require_preferences
 from pairity.rankers._linear_data import linear_data
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 

@@ -18,18 +18,16 @@ from difflib import get_close_matches
 from typing import Any
 
 import pairity
-from pairity.cli import (
-    auditing,
-    demonstrating,
-    listing,
-    predicting,
-    reporting,
-    reproducing,
-    sweeping,
-    training,
-    weighing,
-)
-from pairity.cli.printing import note
+from pairity.cli import audit as auditing
+from pairity.cli import datasets as listing
+from pairity.cli import demo as demonstrating
+from pairity.cli import predict as predicting
+from pairity.cli import report as reporting
+from pairity.cli import reproduce as reproducing
+from pairity.cli import sweep as sweeping
+from pairity.cli import train as training
+from pairity.cli import weights as weighing
+from pairity.cli.output import note
 from pairity.exceptions import PairityError, PairityWarning
 
 _COMMANDS = (

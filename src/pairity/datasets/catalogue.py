@@ -7,10 +7,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from pairity._utils.progress import Show
 from pairity.datasets import engineering_students, mslr, trec_w3c
-from pairity.datasets.files import DataFile, Home, find_data, present
+from pairity.datasets.download import DataFile, Home, find_data, present
 from pairity.exceptions import InputError
-from pairity.progress import Show
 
 _MICROSOFT = "Microsoft's own terms, for research"
 

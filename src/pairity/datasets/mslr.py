@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.columns import show
-from pairity.datasets.files import VARIABLE, DataFile, Home, find_data, places, read_data
-from pairity.datasets.letor import read_apart
+from pairity._utils.progress import Show
+from pairity._utils.validation import show
+from pairity.data.groups import quantile_groups
+from pairity.data.letor import read_apart
+from pairity.datasets.download import VARIABLE, DataFile, Home, find_data, places, read_data
 from pairity.datasets.ranking_data import RankingData, ranking_data, require_choice
 from pairity.exceptions import InputError
-from pairity.groups import quantile_groups
-from pairity.progress import Show
 
 N_FEATURES = 136
 LOGARITHMIC = (*range(11, 16), *range(41, 46), *range(91, 96), 128, 134, 135, 136)

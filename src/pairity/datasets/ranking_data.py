@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.columns import Column, object_array, show
+from pairity._utils.validation import show
+from pairity.data.columns import Column, object_array
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.queries import Queries
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.queries import Queries
 
 Array = NDArray[np.float64]
 

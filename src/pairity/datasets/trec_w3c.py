@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.datasets.files import DataFile, Home, read_data
+from pairity._utils.progress import Show
+from pairity.datasets.download import DataFile, Home, read_data
 from pairity.datasets.ranking_data import RankingData, above_median, ranking_data, require_choice
 from pairity.exceptions import InputError
-from pairity.progress import Show
 
 FILE = DataFile(
     folder="trec_w3c",

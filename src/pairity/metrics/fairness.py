@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from pairity.queries import Queries
+    from pairity.data.queries import Queries
 
 
 def exposure(
@@ -52,7 +52,7 @@ def exposure(
     Examples
     --------
     >>> from pairity.metrics import exposure
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0, 1], qid=[7] * 3, sensitive_features=list("aab"))
     >>> exposure(queries, [0.9, 0.5, 0.2]).round(3)  # (1 + 1/log2(3)) / 2 and 1/log2(4)
     array([[0.815, 0.5  ]])
@@ -76,7 +76,7 @@ def merit(queries: Queries) -> Floats:
     Examples
     --------
     >>> from pairity.metrics import merit
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0, 1], qid=[7] * 3, sensitive_features=list("aab"))
     >>> merit(queries)
     array([[0.5, 1. ]])
@@ -108,7 +108,7 @@ def exposure_to_merit(
     Examples
     --------
     >>> from pairity.metrics import exposure_to_merit
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0, 1], qid=[7] * 3, sensitive_features=list("aab"))
     >>> exposure_to_merit(queries, [0.9, 0.5, 0.2]).round(3)  # 0.815 / 0.5 and 0.5 / 1
     array([[1.631, 0.5  ]])
@@ -142,7 +142,7 @@ def click_to_merit(
     Examples
     --------
     >>> from pairity.metrics import click_to_merit
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0, 1], qid=[7] * 3, sensitive_features=list("aab"))
     >>> click_to_merit(queries, [0.9, 0.5, 0.2])  # (1·1 + 0·0.631) / 2 / 0.5 and 1·0.5 / 1
     array([[1. , 0.5]])
@@ -179,7 +179,7 @@ def top_share(
     Examples
     --------
     >>> from pairity.metrics import top_share
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0, 1], qid=[7] * 3, sensitive_features=list("aab"))
     >>> top_share(queries, [0.9, 0.5, 0.5], k=2)  # the second position is either's
     array([[0.75, 0.25]])
@@ -200,7 +200,7 @@ def population_share(queries: Queries) -> Floats:
     Examples
     --------
     >>> from pairity.metrics import population_share
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(
     ...     None, [1, 0, 1, 0], qid=[7, 7, 7, 7], sensitive_features=["a", "a", "b", None]
     ... )
@@ -249,7 +249,7 @@ def awrf(
     Examples
     --------
     >>> from pairity.metrics import awrf
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0], qid=[7, 7], sensitive_features=list("ab"))
     >>> awrf(queries, [0.9, 0.5])  # both positions get the attention 1: half and half
     array([1.])
@@ -299,7 +299,7 @@ def ndkl(
     Examples
     --------
     >>> from pairity.metrics import ndkl
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0], qid=[7, 7], sensitive_features=list("ab"))
     >>> ndkl(queries, [0.9, 0.5]).round(3)  # (ln 2 · 1 + 0 · 0.631) / (1 + 0.631)
     array([0.425])

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairity.columns import as_numbers
+from pairity.data.columns import as_numbers
 from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pairity.queries import Queries
+    from pairity.data.queries import Queries
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]
@@ -48,7 +48,7 @@ class Positions:
     Examples
     --------
     >>> from pairity.metrics import Positions
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [0, 0, 1, 1], qid=[1, 2, 1, 1])
     >>> places = Positions.of(queries, [0.5, 0.7, 0.9, 0.5])
     >>> places.order.tolist(), places.rank.tolist()

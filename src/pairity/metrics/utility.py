@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from pairity.queries import Queries
+    from pairity.data.queries import Queries
 
 HIGHEST_EXPONENT = 31
 
@@ -65,7 +65,7 @@ def ndcg(
     Examples
     --------
     >>> from pairity.metrics import ndcg
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0, 0, 0], qid=[1, 1, 2, 2])
     >>> ndcg(queries, [0.2, 0.8, 0.5, 0.1]).round(3)  # 1/log2(3); no item of query 2 is relevant
     array([0.631,   nan])
@@ -115,7 +115,7 @@ def average_precision(
     Examples
     --------
     >>> from pairity.metrics import average_precision
-    >>> from pairity.queries import Queries
+    >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0, 1, 0], qid=[1, 1, 1, 2])
     >>> average_precision(queries, [0.9, 0.5, 0.2, 0.1]).round(3)  # (1/1 + 2/3) / 2
     array([0.833,   nan])

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from pairity.algorithm import weight_table
-from pairity.constraints import CATALOGUE, worst_gap
+from pairity.comparisons.sweeps import split_for
+from pairity.constraints.pairwise import CATALOGUE, worst_gap
+from pairity.data.queries import Queries
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning
-from pairity.fair_ranker import FairRanker
-from pairity.pairs import mean_auc
+from pairity.pairs.cells import mean_auc
 from pairity.paper.claims import Claim, independent_mean, judge
 from pairity.paper.protocol import HINGED, TEST, VALIDATION, Mean, Setting, mean_over_seeds
-from pairity.queries import Queries
 from pairity.rankers.linear import LinearRanker
-from pairity.sweeps import split_for
+from pairity.reweighting.algorithm import weight_table
+from pairity.reweighting.fair_ranker import FairRanker
 
 _ROOM = 0.02
 _MOST_ROUNDS = 15

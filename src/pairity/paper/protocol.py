@@ -1,7 +1,8 @@
 """The protocol: which methods with which settings, tuned how, measured on what.
 
 Queries are split 4:1 into training and test and the training part 4:1 again for validation, anew
-for each seed, in turn (`pairity.sweeps.split_for`): five seeds test on all queries. Of five
+for each seed, in turn (`pairity.comparisons.sweeps.split_for`): five seeds test on all queries.
+Of five
 queries there are twenty such splits, and twenty seeds are all of them.
 
 Every method is fitted with each of at most `BUDGET` settings. For each seed and constraint, of
@@ -23,20 +24,20 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from pairity.baselines.exposure import exposure_lp
-from pairity.baselines.item_weighting import item_weights
-from pairity.baselines.proxy_lagrangian import lagrangian
-from pairity.constraints import CATALOGUE
-from pairity.fair_ranker import FairRanker
-from pairity.frontiers import Frontier
-from pairity.methods import Method, Scorer, as_method
-from pairity.progress import Show
-from pairity.queries import Queries
+from pairity._utils.progress import Show
+from pairity.baselines.exposure_lp import exposure_lp
+from pairity.baselines.item_weights import item_weights
+from pairity.baselines.lagrangian import lagrangian
+from pairity.baselines.methods import Method, Scorer, as_method
+from pairity.comparisons.frontiers import Frontier
+from pairity.comparisons.runs import Run
+from pairity.comparisons.sweeps import sweep
+from pairity.constraints.pairwise import CATALOGUE
+from pairity.data.queries import Queries
 from pairity.rankers.base import Ranker
 from pairity.rankers.linear import LinearRanker
-from pairity.runs import Run
-from pairity.solvers import PlainStep
-from pairity.sweeps import sweep
+from pairity.reweighting.fair_ranker import FairRanker
+from pairity.reweighting.solvers import PlainStep
 
 CONSTRAINTS = tuple(CATALOGUE)
 RIVALS = ("unconstrained", "re-weighting", "post-processing", "in-processing")

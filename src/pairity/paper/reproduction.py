@@ -16,15 +16,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pairity
+from pairity._utils.files import whole
+from pairity._utils.progress import Show
+from pairity.comparisons.frontiers import Frontier
+from pairity.data.queries import Queries
 from pairity.datasets import RankingData, load_engineering_students, load_mslr, load_trec_w3c
-from pairity.datasets.files import places
+from pairity.datasets.download import places
 from pairity.datasets.mslr import SAMPLE
 from pairity.exceptions import InputError
-from pairity.files import whole
-from pairity.frontiers import Frontier
 from pairity.paper import checks
 from pairity.paper.claims import Claim, Verdict, about_methods, about_shares, count_verdicts
-from pairity.paper.earlier import beside
+from pairity.paper.previous import beside
 from pairity.paper.protocol import (
     ADAM,
     BUDGET,
@@ -42,8 +44,6 @@ from pairity.paper.protocol import (
     level_over_seeds,
     run_setting,
 )
-from pairity.progress import Show
-from pairity.queries import Queries
 
 SMALL = ("TREC", "Engineering Students")
 DATA = (*SMALL, "MSLR")
@@ -256,7 +256,7 @@ def _file_name(title: str, quick: bool) -> str:
 
 
 def _write(target: Path, result: Reproduction) -> None:
-    from pairity.paper import drawing
+    from pairity.paper import plots as drawing
 
     _keep(target / "results.csv", _csv(_columns(result.entries)))
     if result.shares:

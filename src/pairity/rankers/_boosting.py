@@ -14,14 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity.columns import show
+from pairity._utils.allreduce import add_up, current
+from pairity._utils.json_codec import Entry, build, encode
+from pairity._utils.validation import show
+from pairity.data.parquet_features import LITTLE_MEMORY, ParquetFeatures, is_lack_of_memory
+from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError, MissingExtraError, ModelFileError, NoMemoryError
-from pairity.losses import Loss
-from pairity.manifests import Entry, build, encode
-from pairity.pairs import n_weighted_pairs, total_weight
-from pairity.parquet_features import LITTLE_MEMORY, ParquetFeatures, is_lack_of_memory
-from pairity.peers import add_up, current
-from pairity.queries import Queries, require_preferences
+from pairity.pairs.cells import n_weighted_pairs, total_weight
+from pairity.pairs.losses import Loss
 from pairity.rankers._estimators import PairRanker, remember_features
 
 Array = NDArray[np.float64]
@@ -168,7 +168,7 @@ class BoosterRanker(EngineRanker):
         self, queries: Any, follow: Follow, measured_on: Queries | None, fit_params: Any
     ) -> Self:
         if not isinstance(queries, Queries):  # on the workers of a cluster
-            from pairity.distributed.rounds import train_together
+            from pairity.rankers._distributed import train_together
 
             if measured_on is not None:
                 raise InputError(

@@ -15,17 +15,18 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pairity.columns import as_features, as_raw_features, require_finite, show
-from pairity.distributed.clients import is_dask
-from pairity.distributed.collections import lazy_scores, remember_spread
-from pairity.distributed.queries import opened
+from pairity._utils.json_codec import Entry, build, encode, require_stored
+from pairity._utils.model_folder import write_model
+from pairity._utils.validation import show
+from pairity.data.columns import as_features, as_raw_features, require_finite
+from pairity.data.distributed.clients import is_dask
+from pairity.data.distributed.collections import lazy_scores, remember_spread
+from pairity.data.distributed.queries import opened
+from pairity.data.parquet_features import ParquetFeatures
+from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError, ModelFileError
-from pairity.losses import LOSSES
-from pairity.manifests import Entry, build, encode, require_stored
-from pairity.model_folders import write_model
-from pairity.pairs import mean_auc
-from pairity.parquet_features import ParquetFeatures
-from pairity.queries import Queries, require_preferences
+from pairity.pairs.cells import mean_auc
+from pairity.pairs.losses import LOSSES
 
 
 def remember_features(estimator: Any, X: Any, y: Any) -> None:

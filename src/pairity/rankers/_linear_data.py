@@ -16,19 +16,19 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity.columns import Features, require_finite
+from pairity._utils.threads import run_all
+from pairity.data.columns import Features, require_finite
+from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.pairs import (
+from pairity.pairs.cells import (
     cell_counts,
     handicapped,
     pairwise_hessian_product,
     pairwise_logistic,
     total_weight,
 )
-from pairity.parquet_features import BLOCK_ENTRIES, ParquetFeatures
-from pairity.queries import Queries
 from pairity.rankers._products import one_blas_thread, times, transposed_times
-from pairity.threads import run_all
 
 Array = NDArray[np.float64]
 

@@ -17,9 +17,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from pairity.columns import Features, require_finite
-from pairity.parquet_features import ParquetFeatures
-from pairity.threads import run_all
+from pairity._utils.threads import run_all
+from pairity.data.columns import Features, require_finite
+from pairity.data.parquet_features import ParquetFeatures
 
 _BLOCK_ENTRIES = 1_000_000
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.parquet_features import BLOCK_ENTRIES, ParquetFeatures
-from pairity.peers import current
+from pairity._utils.allreduce import current
+from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 
 _BINS_IN_MEMORY = 2**28  # entries; XGBoost keeps the bins of more in a temporary folder
 _SAMPLE = 2**24  # entries that the bins of more are found from: 64 MB as float32

@@ -13,11 +13,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from pairity.columns import Features, show
+from pairity._utils.validation import show
+from pairity.data.columns import Features
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityError, TrainingError
-from pairity.losses import Loss
-from pairity.pairs import cell_counts
-from pairity.queries import Queries
+from pairity.pairs.cells import cell_counts
+from pairity.pairs.losses import Loss
 
 Array = NDArray[np.float64]
 

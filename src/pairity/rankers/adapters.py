@@ -14,9 +14,9 @@ from sklearn.base import BaseEstimator, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from pairity.columns import show
+from pairity._utils.json_codec import Entry
+from pairity._utils.validation import show
 from pairity.exceptions import InputError
-from pairity.manifests import Entry
 from pairity.rankers.base import Ranker
 from pairity.rankers.linear import LinearRanker
 
@@ -44,7 +44,7 @@ _SAVED = {
     "XGBoostRanker": "xgboost",
     "CatBoostPairRanker": "catboost",
     "TorchRanker": "torch",
-    "NewtonRanker": "newton",
+    "NewtonRanker": "regressor",
 }
 
 
@@ -103,7 +103,7 @@ def as_ranker(model: Any) -> Ranker:
                 f"{name}.fit takes no sample_weight, which pairity needs to weigh the items by. "
                 "Use a regressor that does, such as HistGradientBoostingRegressor()."
             )
-        from pairity.rankers.newton import NewtonRanker
+        from pairity.rankers.regressor import NewtonRanker
 
         return NewtonRanker(model)
     raise InputError(
@@ -124,5 +124,5 @@ def _refuse_cross_validation(model: Any) -> None:
             f"{name} splits the rows into folds without regard to queries, and a query that is cut "
             "loses its pairs. Put the search around the fair ranker instead: "
             "GridSearchCV(FairRanker(...), ..., cv=GroupKFold()) with groups=qid, or "
-            "pairity.tuning.tune, which splits by query."
+            "pairity.comparisons.tuning.tune, which splits by query."
         )

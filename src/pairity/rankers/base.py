@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity.queries import Queries
+from pairity.data.queries import Queries
 
 
 @runtime_checkable
@@ -18,7 +18,7 @@ class Ranker(Protocol):
     (``get_params``), since it is cloned before every fit. One whose attribute ``raw_features`` is
     true gets features as the caller gave them, with missing values and categories; others get a
     finite float64 matrix. One whose attribute ``streams`` is true trains on features in files as
-    well (`pairity.parquet_features.ParquetFeatures`), which it goes through in blocks.
+    well (`pairity.data.parquet_features.ParquetFeatures`), which it goes through in blocks.
     """
 
     def fit_pairs(

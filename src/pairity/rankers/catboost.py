@@ -12,11 +12,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity.columns import show
+from pairity._utils.json_codec import Entry, build
+from pairity._utils.validation import show
+from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError
-from pairity.manifests import Entry, build
-from pairity.pairs import iter_weighted_pairs, n_weighted_pairs
-from pairity.queries import Queries, require_preferences
+from pairity.pairs.cells import iter_weighted_pairs, n_weighted_pairs
 from pairity.rankers._boosting import (
     EngineRanker,
     import_engine,

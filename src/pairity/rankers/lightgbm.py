@@ -13,12 +13,13 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
+from pairity._utils.allreduce import current
+from pairity._utils.json_codec import Entry, encode
+from pairity._utils.threads import at_most
+from pairity.data.parquet_features import ParquetFeatures
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.losses import LambdaRank, Loss, as_loss
-from pairity.manifests import Entry, encode
-from pairity.parquet_features import ParquetFeatures
-from pairity.peers import current
-from pairity.queries import Queries
+from pairity.pairs.losses import LambdaRank, Loss, as_loss
 from pairity.rankers._boosting import (
     Binned,
     BoosterRanker,
@@ -38,7 +39,6 @@ from pairity.rankers._boosting import (
 )
 from pairity.rankers._estimators import predict_in_blocks
 from pairity.rankers._streams import as_dataset
-from pairity.threads import at_most
 
 _FIT_PARAMETERS = (
     "eval_set", "eval_qid", "eval_group", "eval_names", "eval_metric", "eval_at", "callbacks",
@@ -77,7 +77,8 @@ class LightGBMRanker(BoosterRanker):
         Its parameters are LightGBM's own, under any of their names; what cannot be carried over
         is refused.
     loss : {"logistic", "lambdarank", "hinge", "bpr"} or Loss, optional
-        The loss of a pair; see `pairity.losses`. By default what the estimator's objective says:
+        The loss of a pair; see `pairity.pairs.losses`. By default what the estimator's objective
+        says:
         LambdaRank, with the truncation level, sigmoid, norm and label gains it has there.
 
     Attributes

@@ -17,11 +17,11 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-from pairity.columns import Features
+from pairity._utils.json_codec import Entry, encode_number
+from pairity.data.columns import Features
+from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
-from pairity.manifests import Entry, encode_number
-from pairity.pairs import handicapped, pairwise_logistic, total_weight
-from pairity.queries import Queries, require_preferences
+from pairity.pairs.cells import handicapped, pairwise_logistic, total_weight
 from pairity.rankers._estimators import PairRanker
 from pairity.rankers._linear_data import MOST_WHITENED, LinearData, linear_data
 from pairity.rankers._products import one_blas_thread, times

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from pairity.columns import Features, show
+from pairity._utils.json_codec import Entry, encode_array
+from pairity._utils.validation import show
+from pairity.data.columns import Features
+from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError, ModelFileError
-from pairity.losses import as_loss
-from pairity.manifests import Entry, encode_array
-from pairity.queries import Queries, require_preferences
+from pairity.pairs.losses import as_loss
 from pairity.rankers._boosting import import_engine, unreadable
 from pairity.rankers._estimators import PairRanker
 from pairity.rankers._torch_training import (
@@ -52,7 +53,7 @@ class TorchRanker(PairRanker):
         each item's by its own features. It is copied and not changed: every fit begins with the
         parameters it has.
     loss : {"logistic", "lambdarank", "hinge", "bpr"} or Loss, default="logistic"
-        The loss L of a pair; see `pairity.losses`.
+        The loss L of a pair; see `pairity.pairs.losses`.
     optimizer : {"adam", "adamw", "sgd"} or callable, default="adam"
         A callable is given the module's parameters and returns a torch optimizer; learning rate
         and weight decay are then its own.

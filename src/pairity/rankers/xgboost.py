@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from pairity.columns import show
+from pairity._utils.allreduce import current
+from pairity._utils.json_codec import Entry, encode
+from pairity._utils.threads import at_most
+from pairity._utils.validation import show
+from pairity.data.parquet_features import ParquetFeatures
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.losses import LambdaRank, Logistic, Loss, as_loss
-from pairity.manifests import Entry, encode
-from pairity.parquet_features import ParquetFeatures
-from pairity.peers import current
-from pairity.queries import Queries
+from pairity.pairs.losses import LambdaRank, Logistic, Loss, as_loss
 from pairity.rankers._boosting import (
     Binned,
     BoosterRanker,
@@ -35,7 +36,6 @@ from pairity.rankers._boosting import (
 )
 from pairity.rankers._estimators import predict_in_blocks
 from pairity.rankers._streams import as_quantiles
-from pairity.threads import at_most
 
 _FIT_PARAMETERS = ("eval_set", "eval_qid", "eval_group", "verbose")
 _TRUNCATION = 32  # XGBoost's own, for the top-k pairs of rank:ndcg
@@ -52,7 +52,8 @@ class XGBoostRanker(BoosterRanker):
     estimator : xgboost.XGBRanker
         Its parameters are XGBoost's own; what cannot be carried over is refused.
     loss : {"logistic", "lambdarank", "hinge", "bpr"} or Loss, optional
-        The loss of a pair; see `pairity.losses`. By default what the estimator's objective says:
+        The loss of a pair; see `pairity.pairs.losses`. By default what the estimator's objective
+        says:
         LambdaRank for "rank:ndcg" (XGBoost's default), the logistic loss on all pairs for
         "rank:pairwise".
 

@@ -6,11 +6,11 @@ from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
-from pairity.evidence import Candidate, Evidence
+from pairity._utils.text import shorten
+from pairity.audits.estimates import Figure
 from pairity.exceptions import MissingExtraError
-from pairity.figures import Figure
-from pairity.reports.words import number, told
-from pairity.text import shorten
+from pairity.reports.evidence import Candidate, Evidence
+from pairity.reports.prose import number, told
 
 # Colours that people with any kind of colour vision tell apart (Okabe & Ito), with a shape each:
 # as Bokeh calls it, and as a letter.

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from pairity.baselines.methods import Method, Rankings, Scorer, as_method
+from pairity.comparisons.runs import Copies
+from pairity.data.queries import Queries
 from pairity.exceptions import ContractError, PairityWarning
-from pairity.methods import Method, Rankings, Scorer, as_method
-from pairity.queries import Queries
-from pairity.runs import Copies
 from pairity.testing.contracts import (
     INTERRUPTIONS,
     RTOL,
@@ -43,7 +43,7 @@ def check_method(method: Any, *, rtol: float = RTOL, skip: Collection[str] = ())
 
     Parameters
     ----------
-    method : Method, or whatever else `pairity.methods.as_method` takes
+    method : Method, or whatever else `pairity.baselines.methods.as_method` takes
         It is fitted many times on 20 queries of 12 items, in three groups that the labels favour
         unequally.
     rtol : float, default=1e-4

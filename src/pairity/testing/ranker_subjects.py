@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from pairity.data.queries import Queries
 from pairity.exceptions import ContractError
-from pairity.queries import Queries
 from pairity.testing.contracts import Array
 
 Plain = Callable[[Queries], Any]

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityWarning
-from pairity.fair_ranker import FairRanker
-from pairity.pairs import cell_means, mean_auc
-from pairity.queries import Queries
+from pairity.pairs.cells import cell_means, mean_auc
 from pairity.rankers.adapters import as_ranker
+from pairity.reweighting.fair_ranker import FairRanker
 from pairity.testing.contracts import (
     INTERRUPTIONS,
     RTOL,

@@ -1,0 +1,224 @@
+"""Figures as a few tables, small cells starred, then notes: as plain text, and as HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isnan
+
+from pairity._utils.html import Html, join, shade, table, tag
+from pairity._utils.text import render_table, short_names, shorten
+from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Figure
+
+Index = Mapping[tuple[str, str | None, str | None, str | None], Figure]
+
+MOST_GROUPS = 8
+_NONE = "-"
+_COMPARES = {
+    "statistical": "who is above whom",
+    "inter": "preferences across groups",
+    "intra": "preferences inside a group",
+    "marginal": "preferences for a group",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table; columns not in `left` are numbers.
+
+    `shades` are, by row and column, how far a value is from what would be even.
+    """
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    left: tuple[int, ...] = (0,)
+    shades: Mapping[tuple[int, int], float] = field(default_factory=dict)
+
+
+def render_figures(
+    index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
+) -> str:
+    """The figures of an audit, by (measure, group, other, constraint), as tables.
+
+    Of many groups, the first 8 are shown.
+    """
+    tables = [
+        (f"{each.title}\n" if each.title else "")
+        + render_table(each.header, each.rows, left=each.left)
+        for each in _sections(index, groups, cuts, confidence)
+    ]
+    return "\n\n".join([*tables, "\n".join(_notes(index))])
+
+
+def figures_to_html(
+    index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
+) -> Html:
+    """The same as HTML, values of K × K tables coloured by how far they are from even."""
+    tables = [
+        table(
+            [tag("bdi", cell) for cell in each.header],
+            [_html_row(each, at) for at in range(len(each.rows))],
+            caption=each.title or None,
+        )
+        for each in _sections(index, groups, cuts, confidence)
+    ]
+    return join([*tables, *(tag("p", note) for note in _notes(index))])
+
+
+def _html_row(section: Section, at: int) -> Html:
+    first, *others = (tag("bdi", cell) for cell in section.rows[at])
+    cells = [
+        tag("td", cell, style=shade(far) if (far := section.shades.get((at, column))) else None)
+        for column, cell in enumerate(others, start=1)
+    ]
+    return tag("tr", tag("th", first, scope="row"), *cells)
+
+
+def _sections(
+    index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
+) -> list[Section]:
+    names = dict(zip(groups, short_names(groups), strict=True))
+    shown = {group: names[group] for group in groups[:MOST_GROUPS]}
+    interval = f"{100 * confidence:g} % interval"
+    parts = [
+        _overall(index, cuts, interval),
+        _violations(index, names, interval),
+        _by_group(index, shown, cuts),
+        _cells(
+            index, shown, "preferred_above", "preferred",
+            "How often the preferred item (row) is ranked above the other (column)",
+        ),
+        _cells(
+            index, shown, "above", "above",
+            "How often an item of the row is ranked above one of the column, whatever the labels",
+        ),
+    ]  # fmt: skip
+    return [part for part in parts if part.rows]
+
+
+def _overall(index: Index, cuts: Sequence[int], interval: str) -> Section:
+    names = {
+        "auc": "AUC",
+        **{f"ndcg@{k}": f"NDCG@{k}" for k in cuts},
+        "average_precision": "average precision",
+        "awrf": "AWRF (1 is parity)",
+        "ndkl": "NDKL (0 is parity)",
+    }
+    figures = [index[measure, None, None, None] for measure in names]
+    values = _values(figures)
+    rows = [
+        [name, value, _interval(figure), f"{figure.n_queries:,}"]
+        for name, value, figure in zip(names.values(), values, figures, strict=True)
+    ]
+    return Section("", ["all items", "value", interval, "queries"], rows)
+
+
+def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
+    figures = [figure for figure in index.values() if figure.measure == "violation"]
+    rows = []
+    for figure, value in zip(figures, _values(figures), strict=True):
+        higher, lower = _ends(index, figure, names)
+        rows.append(
+            [
+                shorten(str(figure.constraint), 40), value, _interval(figure), higher, lower,
+                f"{figure.n_queries:,}", _count(figure.n_pairs),
+                _COMPARES.get(str(figure.constraint), ""),
+            ]
+        )  # fmt: skip
+    header = [
+        "violation", "value", interval, "higher for", "lower for", "queries", "pairs",
+        "compares",
+    ]  # fmt: skip
+    return Section("", header, rows, (0, 3, 4, 7))
+
+
+def _ends(index: Index, violation: Figure, names: dict[str, str]) -> tuple[str, str]:
+    """The two groups of the largest gap, the favoured one first."""
+    gaps = [
+        figure
+        for figure in index.values()
+        if figure.constraint == violation.constraint and figure.measure != "violation"
+    ]
+    if not gaps:
+        return _NONE, _NONE
+    widest = max(gaps, key=lambda gap: abs(gap.value))
+    first, second = names[str(widest.group)], names[str(widest.other)]
+    return (first, second) if widest.value >= 0 else (second, first)
+
+
+def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> Section:
+    names = {
+        "auc": "AUC, group preferred",
+        "auc_within": "AUC inside the group",
+        **{f"ndcg_within@{k}": f"NDCG@{k} inside the group" for k in cuts},
+        "merit": "mean label (merit)",
+        "exposure": "exposure",
+        "exposure_to_merit": "exposure / merit",
+        **{f"top_share@{k}": f"share of the top {k}" for k in cuts},
+        "population_share": "share of all items",
+    }
+    columns = [_values([index[measure, group, None, None] for measure in names]) for group in shown]
+    rows = [list(row) for row in zip(names.values(), *columns, strict=True)]
+    return Section("", ["by group", *shown.values()], rows)
+
+
+def _cells(index: Index, shown: dict[str, str], measure: str, corner: str, title: str) -> Section:
+    even = 0.5 if measure == "above" else index["auc", None, None, None].value
+    header, columns, shades = [corner], [list(shown.values())], {}
+    for other, name in shown.items():
+        figures = [index[measure, group, other, None] for group in shown]
+        for at, figure in enumerate(figures):
+            if not isnan(figure.value - even):
+                shades[at, len(columns)] = figure.value - even
+        header += [name, "pairs"]
+        columns += [_values(figures), [_count(figure.n_pairs) for figure in figures]]
+    rows = [list(row) for row in zip(*columns, strict=True)]
+    return Section(title, header, rows, shades=shades)
+
+
+def _notes(index: Index) -> list[str]:
+    notes = []
+    if any(figure.small for figure in index.values()):
+        notes.append(
+            f"* rests on fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to trust."
+        )
+    if any(isnan(figure.value) for figure in index.values()):
+        notes.append(
+            f"{_NONE} is not defined on these queries (NDCG and merit need labels of 0 or more)."
+        )
+    if any(figure.measure == "violation" for figure in index.values()):
+        notes.append(
+            "A violation is the largest gap between two groups; fairness is 1 - violation."
+        )
+    notes.append(
+        "to_frame(), or --format json, has every figure with its interval and what it rests on."
+    )
+    return notes
+
+
+def _values(figures: list[Figure]) -> list[str]:
+    """A column of values; where one has a star, the others have a blank."""
+    mark = any(figure.small and not isnan(figure.value) for figure in figures)
+    return [
+        (_NONE if isnan(figure.value) else f"{figure.value:.3f}")
+        + (("*" if figure.small and not isnan(figure.value) else " ") if mark else "")
+        for figure in figures
+    ]
+
+
+def _interval(figure: Figure) -> str:
+    return _NONE if isnan(figure.low) else f"{figure.low:.3f} to {figure.high:.3f}"
+
+
+def _count(count: int | None) -> str:
+    """A count in few letters: 12,345 or 1.23M."""
+    if count is None:
+        return _NONE
+    if count < 100_000:
+        return f"{count:,}"
+    for unit, size in (("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)):
+        if count < 999.5 * size:
+            digits = 2 if count < 9.995 * size else 1 if count < 99.95 * size else 0
+            return f"{count / size:.{digits}f}{unit}"
+    return f"{count:.2e}"

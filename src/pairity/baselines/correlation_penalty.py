@@ -1,0 +1,288 @@
+r"""In-processing: a fixed penalty on the correlation of pairs' margins with groups.
+
+Beutel et al. look at preference pairs (i, j), y_i > y_j, as draws: the margin A = s_i − s_j says by
+how much the model prefers the preferred item, B_k = 1[g_i = k] whether that item is of group k. The
+penalty is the absolute correlation of the two. Pairs are never stored: every moment is a sum over
+items. With the weight w_ij of a pair, and over its items
+
+.. math::
+
+    a_i = \sum_{j:\, y_j < y_i} w_{ij}, \qquad b_i = \sum_{j:\, y_j > y_i} w_{ji}, \qquad
+    w = \sum_i a_i,
+
+all pairs' weights, above and below, the moments of the margin are
+
+.. math::
+
+    \mathrm{E}[A] = \tfrac1w \sum_i (a_i - b_i)\, s_i, \qquad
+    \mathrm{E}[A^2] = \tfrac1w\, s^\top L s, \qquad
+    (Ls)_i = \sum_{j} (w_{ij} + w_{ji})(s_i - s_j),
+
+and, with a^k and b^k the same sums over the pairs whose preferred item is in group k,
+
+.. math::
+
+    P_k = \mathrm{E}[B_k] = \tfrac1w \sum_i a^k_i, \qquad
+    \mathrm{E}[A B_k] = \tfrac1w \sum_i (a^k_i - b^k_i)\, s_i.
+
+The sums a and b are what the hinge kernel counts at equal scores, where every pair is violated.
+L is four times the Hessian of the pairwise logistic loss at equal scores, so its product with s is
+one call of the kernel. The correlation and its gradient follow exactly:
+
+.. math::
+
+    \rho_k = \frac{\mathrm{E}[A B_k] - P_k \mathrm{E}[A]}
+        {\sqrt{\mathrm{E}[A^2] - \mathrm{E}[A]^2}\, \sqrt{P_k (1 - P_k)}}.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from pairity.baselines._linear import (
+    StandardFeatures,
+    as_expressible,
+    require_number,
+    score_linearly,
+    share_among_pairs,
+)
+from pairity.baselines.methods import Method, changed_from
+from pairity.constraints.pairwise import CATALOGUE, PairwiseConstraint
+from pairity.data.queries import Queries
+from pairity.exceptions import ConstraintError, ConvergenceWarning, InputError
+from pairity.pairs.cells import (
+    cell_counts,
+    pairwise_hessian_product,
+    pairwise_logistic,
+    total_weight,
+)
+from pairity.pairs.losses import Hinge
+from pairity.rankers._products import one_blas_thread
+from pairity.rankers.linear import LinearRanker
+
+Array = NDArray[np.float64]
+
+_EXPRESSED = tuple(name for name, kind in CATALOGUE.items() if kind.pairs == "preference")
+_SMOOTHINGS = (1e-2, 1e-3, 1e-4)  # widths of the rounded corner of |x|, one after the other
+_TOLERANCE = 1e-6
+
+
+def regularised(
+    constraint: Any = "marginal",
+    *,
+    strength: float = 1.0,
+    alpha: float = 1e-4,
+    max_iter: int = 500,
+) -> Method:
+    r"""A linear ranker whose margins are kept from telling groups apart, by a fixed penalty.
+
+    .. math::
+
+        \min_\beta \; \frac{\sum_{(i,j)} w_{ij} \log(1 + e^{-(s_i - s_j)})}{\sum_{(i,j)} w_{ij}}
+        + \frac{\alpha}{2} \lVert \beta \rVert^2
+        + \frac{c}{K} \sum_k |\rho_k|
+
+    over the preference pairs, with ρ_k the correlation between the margin s_i − s_j and whether
+    the preferred item is in group k, and β in units of standardised features.
+
+    Parameters
+    ----------
+    constraint : {"marginal", "inter", "intra"} or such a Constraint, default="marginal"
+        Over which preference pairs ρ is taken: all, as the authors have it; those across groups;
+        those inside groups. Its `average` says whether every pair or every query weighs the same.
+    strength : float, default=1.0
+        c. There is nothing to aim at: choose it by what it does to utility and violation.
+    alpha : float, default=1e-4
+        The L2 penalty, as in `LinearRanker`.
+    max_iter : int, default=500
+
+    Returns
+    -------
+    Method
+        Named "regularised". Its scorer is a `RegularisedScorer`; it does not read groups.
+
+    Notes
+    -----
+    With two groups both correlations have the same size, and the penalty is the authors'. Pairs
+    with an item of unknown group count in the loss only. A group that has the preferred item in
+    all of the pairs, or in none, has no correlation and is left out.
+
+    |ρ| is rounded at zero, √(ρ² + ε²) − ε, with ε falling to 1e-4, and minimised by L-BFGS from the
+    unpenalised minimum. ρ does not depend on the scale of the scores, so the problem is not
+    convex: the minimum found is the one nearest that start. Nothing is drawn at random.
+
+    References
+    ----------
+    A. Beutel, J. Chen, T. Doshi, H. Qian, L. Wei, Y. Wu, L. Heldt, Z. Zhao, L. Hong, E. H. Chi,
+    C. Goodrow (2019). Fairness in recommendation ranking through pairwise comparisons. KDD.
+
+    Examples
+    --------
+    >>> from pairity.baselines.correlation_penalty import regularised
+    >>> from pairity.datasets import make_biased_ranking
+    >>> queries = make_biased_ranking(n_queries=40, random_state=0).queries()
+    >>> loose, tight = (regularised(strength=c).fit(queries, 0) for c in (0.0, 1.0))
+    >>> bool(abs(tight.correlations).max() < 0.1 * abs(loose.correlations).max())
+    True
+    """
+    compared = _as_expressible(constraint)
+    strength, alpha = require_number(strength, "strength"), require_number(alpha, "alpha")
+    most: Any = max_iter
+    if not isinstance(most, Integral) or int(most) < 1:
+        raise InputError(f"max_iter is {most!r}; give a whole number of at least 1.")
+
+    def fit(train: Queries, random_state: int) -> RegularisedScorer:  # noqa: ARG001
+        return _fit(train, compared, strength, alpha, int(max_iter))
+
+    others = changed_from(regularised, {"alpha": alpha, "max_iter": max_iter})
+    shown = {"constraint": compared, "strength": strength} | others
+    return Method("regularised", fit, False, shown)
+
+
+@dataclass(frozen=True, eq=False)
+class RegularisedScorer:
+    """A linear score, and the correlations it is left with.
+
+    Attributes
+    ----------
+    coef : float64 array of shape (n_features,)
+    correlations : float64 array of shape (n_groups,)
+        ρ_k on the training queries, NaN for a group that has none.
+    """
+
+    coef: Array
+    correlations: Array
+
+    def __call__(self, queries: Queries) -> Array:
+        """Scores of shape (n_items,)."""
+        return score_linearly(self.coef, queries)
+
+
+def _as_expressible(constraint: Any) -> PairwiseConstraint:
+    reason = "its penalty is on preference pairs"
+    compared = as_expressible(constraint, "regularised", _EXPRESSED, reason)
+    if compared.only is not None or compared.target or compared.soft:
+        raise ConstraintError(
+            f"regularised cannot express {compared!r}: its penalty knows no only, target or soft. "
+            f"Use {type(compared).__name__}(average={compared.average!r})."
+        )
+    return compared
+
+
+class _Correlation:
+    """ρ of each group over the pairs of a constraint, with its gradient in the scores."""
+
+    def __init__(self, queries: Queries, constraint: PairwiseConstraint) -> None:
+        constraint.check(queries)
+        n_groups = queries.n_groups
+        inside = np.eye(n_groups)
+        cells = {"groups": np.ones_like(inside), "within": inside, "across": 1.0 - inside}
+        self.table = queries.pad(cells[constraint.cells], fill=0.0)
+        self.lists = queries
+        if constraint.average == "query":
+            counts = (cell_counts(queries) * self.table).sum(axis=(1, 2))
+            self.lists = share_among_pairs(queries, counts)
+        self.whole = total_weight(self.lists, self.table)
+        above, below = self._sides(self.table)
+        self.mean = (above - below) / self.whole  # E[A] is its product with the scores
+        self.covariance = np.zeros((n_groups, queries.n_items))
+        self.there = np.zeros(n_groups, dtype=bool)
+        for k in range(n_groups):
+            row = np.zeros_like(self.table)
+            row[k] = self.table[k]
+            above, below = self._sides(row)
+            share = float(above.sum()) / self.whole
+            deviation = np.sqrt(max(share * (1.0 - share), 0.0))
+            if deviation > 1e-12:
+                self.there[k] = True
+                moment = (above - below) / self.whole
+                self.covariance[k] = (moment - share * self.mean) / deviation
+        if not self.there.any():
+            raise ConstraintError(
+                f"In every pair of {constraint!r} the preferred item is of one group: there is "
+                "no correlation to penalise. Check sensitive_features."
+            )
+
+    def _sides(self, table: Array) -> tuple[Array, Array]:
+        """Per item, the weight of its pairs as the preferred and as the other item."""
+        gradient, both = Hinge().derivatives(np.zeros(self.lists.n_items), self.lists, table)
+        return 0.5 * (both - gradient), 0.5 * (both + gradient)
+
+    def _spread(self, scores: Array) -> tuple[float, Array]:
+        """The variance of the margin, and half its gradient."""
+        equal = np.zeros_like(scores)
+        moved = pairwise_hessian_product(equal, self.lists, self.table, scores)
+        moved *= 4.0 / self.whole
+        mean = float(self.mean @ scores)
+        return max(float(scores @ moved) - mean * mean, 0.0), moved - mean * self.mean
+
+    def values(self, scores: Array) -> Array:
+        """ρ of shape (n_groups,), NaN for a group without one."""
+        variance, _ = self._spread(scores)
+        if variance == 0.0:
+            return np.where(self.there, 0.0, np.nan)
+        return np.where(self.there, self.covariance @ scores / np.sqrt(variance), np.nan)
+
+    def penalty(self, scores: Array, width: float) -> tuple[float, Array]:
+        """The mean of √(ρ² + width²) − width over the groups, and its gradient in the scores."""
+        variance, half = self._spread(scores)
+        if variance == 0.0:
+            return 0.0, np.zeros_like(scores)
+        deviation = np.sqrt(variance)
+        rho = self.covariance @ scores / deviation
+        size = np.sqrt(rho**2 + width**2)
+        slope = rho / size
+        gradient = slope @ self.covariance / deviation - float(slope @ rho) / variance * half
+        n = int(self.there.sum())
+        return float((size - width)[self.there].sum()) / n, gradient / n
+
+
+def _fit(
+    queries: Queries,
+    constraint: PairwiseConstraint,
+    strength: float,
+    alpha: float,
+    max_iter: int,
+) -> RegularisedScorer:
+    features = StandardFeatures.of(queries)
+    correlation = _Correlation(queries, constraint)
+    plain = np.ones((queries.n_groups, queries.n_groups))
+    lists = queries
+    if constraint.average == "query":
+        lists = share_among_pairs(queries, cell_counts(queries).sum(axis=(1, 2)))
+    whole = total_weight(lists, plain)
+
+    def objective(beta: Array, width: float) -> tuple[float, Array]:
+        scores = features.scores(beta)
+        loss = pairwise_logistic(scores, lists, plain)
+        penalty, slope = correlation.penalty(scores, width)
+        gradient = features.of_scores(loss.gradient / whole + strength * slope) + alpha * beta
+        value = loss.loss / whole + 0.5 * alpha * float(beta @ beta) + strength * penalty
+        return value, gradient
+
+    start = LinearRanker(alpha=alpha).fit_pairs(lists, plain)
+    beta = start.coef_ * np.where(np.isfinite(features.scale), features.scale, 0.0)
+    with one_blas_thread:
+        for width in _SMOOTHINGS if strength > 0.0 else ():
+            found = minimize(
+                objective, beta, args=(width,), jac=True, method="L-BFGS-B",
+                options={"maxiter": max_iter, "gtol": _TOLERANCE, "ftol": 1e-12, "maxcor": 20},
+            )  # fmt: skip
+            beta = found.x
+            if found.nit >= max_iter:
+                warnings.warn(
+                    f"regularised stopped after {max_iter} iterations with a largest gradient of "
+                    f"{np.abs(found.jac).max():.1e}. Raise max_iter, or lower strength "
+                    f"({strength:g}).",
+                    ConvergenceWarning,
+                    stacklevel=3,
+                )
+        correlations = correlation.values(features.scores(beta))
+    return RegularisedScorer(beta / features.scale, correlations)

@@ -1,0 +1,460 @@
+r"""In-processing: Lagrange multipliers on hinge-relaxed pairwise constraints.
+
+Narasimhan et al. minimise the share of preference pairs put in the wrong order, subject to
+
+.. math:: |\Delta_a - \Delta_b| \le \epsilon
+
+for all entries a, b that a constraint compares. It is a game of two players. One moves the model
+down a differentiable stand-in for the Lagrangian; the other moves the multipliers up the *true*
+violations, those of hard comparisons, so that what is driven to the slack is what is reported.
+
+The stand-in is a sum of hinges. Every Δ is linear in the predicted pair labels, 1[s_i > s_j], so
+the multipliers of all constraints together make one signed number T_kl per cell: what a pair of
+that cell, put in the right order, is worth. The hinge bounds both signs from above,
+
+.. math::
+
+    T\,(1 - 1[d > 0]) \le T \max(0, 1 - d) \;\text{ for } T \ge 0, \qquad
+    |T|\,1[d > 0] \le |T| \max(0, 1 + d) \;\text{ for } T < 0,
+
+with d = s_i − s_j. The second is the first with the scores negated: the positive part of the K × K
+table goes to one side of the hinge kernel, together with the base loss, and the negative part to
+the other. For given multipliers the problem is convex in a linear model; a negative weight on
+the plain hinge would instead pay without bound for putting pairs in the wrong order.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from pairity.baselines._hinged_lists import HingedLists, hinged_lists
+from pairity.baselines._linear import (
+    StandardFeatures,
+    as_expressible,
+    require_number,
+    score_linearly,
+    share_among_pairs,
+)
+from pairity.baselines.methods import Method, changed_from
+from pairity.constraints.pairwise import CATALOGUE, Contrasts, PairwiseConstraint
+from pairity.data.queries import Queries
+from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
+from pairity.pairs.cells import cell_counts, mean_shares
+from pairity.pairs.losses import two_hinges
+from pairity.rankers._products import one_blas_thread
+
+Array = NDArray[np.float64]
+
+_DECAY = 100.0  # steps after which the step sizes begin to fall
+_NO_BETTER_THAN_CHANCE = 0.5
+_NOT_MET = 0.01  # above the slack: hard violations move in steps, and seldom are exactly there
+
+
+def lagrangian(
+    constraint: Any = "inter",
+    *,
+    slack: float = 0.0,
+    n_steps: int = 2500,
+    learning_rate: float = 0.1,
+    multiplier_rate: float = 0.03,
+    rank_objective: bool = False,
+    raise_slack: float = 0.05,
+) -> Method:
+    r"""A linear ranker trained under pairwise constraints, by a proxy Lagrangian.
+
+    .. math::
+
+        \min_\beta \; \frac1N \sum_{(i,j)} [s_i < s_j]
+        \quad \text{s.t.} \quad \pm(\Delta_a - \Delta_b) \le \epsilon
+
+    Parameters
+    ----------
+    constraint : str or Constraint, default="inter"
+        One of the four pairwise constraints; its `average`, `only`, `target` count.
+    slack : float, default=0.0
+        ε, how far apart two compared entries may be.
+    n_steps : int, default=2500
+        Steps of both players, each over all pairs.
+    learning_rate : float, default=0.1
+        Adam's step size, in coefficients of standardised features.
+    multiplier_rate : float, default=0.03
+        Step size of the multipliers. Both fall with the step t as 1 / √(1 + t / 100).
+    rank_objective : bool, default=False
+        How the best iterate is found; see the notes.
+    raise_slack : float, default=0.05
+        By how much the slack is raised where training ends no better than chance; 0 never does.
+
+    Returns
+    -------
+    Method
+        Named "Lagrangian". Its scorer is a `LagrangianScorer`; it does not read groups.
+
+    Notes
+    -----
+    *Players.* The model starts at zero and takes Adam's steps down the gradient described in
+    `pairity.baselines.lagrangian`. The multipliers, two for each pair of compared entries,
+    start at zero and take projected steps up: λ ← max(0, λ ± η (Δ_a − Δ_b) − η ε), with the Δ of
+    the constraint itself. Nothing is drawn at random, so the seed makes no difference.
+
+    *Best iterate.* Neither player need settle, so every iterate is a candidate. Candidates are
+    ranked by how far their worst violation exceeds the slack (all that meet it are first), and the
+    first is taken; equals are told apart by their error, the share of pairs in the wrong order.
+    This is what the authors' published experiments do. With `rank_objective`, candidates are ranked
+    by their error as well, each has the worse of its two ranks, and the least of those is taken:
+    the library's default, which trades some violation for utility.
+
+    *Not met.* A best iterate more than 0.01 above the slack is warned of, with the slack that it
+    meets. Training that ends no better than chance is repeated with more slack, as `raise_slack`
+    says.
+
+    *Averages.* With ``average="pair"`` hinge and constraint weigh pairs alike. With
+    ``average="query"`` the error is a mean over queries as well, and so are the cells: pairs of a
+    cell weigh 1 / n_qkl, which is a product of item weights where a query has two labels (and for
+    statistical parity). With more labels it is not; there the hinge weighs all pairs of a query by
+    1 / n_q instead. The multipliers always follow the exact violation.
+
+    *Statistical parity* compares items whatever their labels: its hinges run over the pairs of two
+    groups, each once, as preference pairs of queries labelled by group.
+
+    *Missing groups.* Pairs with an item of unknown group count in the error only.
+
+    References
+    ----------
+    H. Narasimhan, A. Cotter, M. Gupta, S. Wang (2020). Pairwise fairness for ranking and
+    regression. AAAI.
+
+    A. Cotter, H. Jiang, K. Sridharan (2019). Two-player games for efficient non-convex constrained
+    optimization. ALT.
+
+    Examples
+    --------
+    >>> from pairity.baselines.lagrangian import lagrangian
+    >>> from pairity.datasets import make_biased_ranking
+    >>> queries = make_biased_ranking(n_queries=40, random_state=0).queries()
+    >>> method = lagrangian("inter", slack=0.05, n_steps=500)
+    >>> method
+    Lagrangian(constraint=InterGroup(), slack=0.05, n_steps=500)
+    >>> scorer = method.fit(queries, 0)
+    >>> scorer.violation <= 0.05
+    True
+    """
+    compared = as_expressible(
+        constraint, "lagrangian", list(CATALOGUE), "only means over pairs have a hinge to relax"
+    )
+    settings = _Settings(
+        compared, slack, n_steps, learning_rate, multiplier_rate, rank_objective, raise_slack
+    )
+
+    def fit(train: Queries, random_state: int) -> LagrangianScorer:  # noqa: ARG001
+        return _fit(train, settings)
+
+    others = {
+        "n_steps": n_steps, "learning_rate": learning_rate, "multiplier_rate": multiplier_rate,
+        "rank_objective": rank_objective, "raise_slack": raise_slack,
+    }  # fmt: skip
+    shown = {"constraint": compared, "slack": slack} | changed_from(lagrangian, others)
+    return Method("Lagrangian", fit, False, shown)
+
+
+@dataclass(frozen=True, eq=False)
+class LagrangianScorer:
+    """A linear score, and how its training ended.
+
+    Attributes
+    ----------
+    coef : float64 array of shape (n_features,)
+    violation : float
+        The largest gap between two compared entries on the training queries.
+    error : float
+        The share of training pairs in the wrong order, a tie one half.
+    slack : float
+        The slack it was trained with, raised where that was needed.
+    multipliers : float64 array of shape (2, n_contrasts)
+        Those the chosen iterate was trained with.
+    step : int, that of the chosen iterate
+    errors, violations : float64 arrays of shape (n_steps,), those of all candidates
+    """
+
+    coef: Array
+    violation: float
+    error: float
+    slack: float
+    multipliers: Array
+    step: int
+    errors: Array
+    violations: Array
+
+    def __call__(self, queries: Queries) -> Array:
+        """Scores of shape (n_items,)."""
+        return score_linearly(self.coef, queries)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    constraint: PairwiseConstraint
+    slack: float
+    n_steps: int
+    learning_rate: float
+    multiplier_rate: float
+    rank_objective: bool
+    raise_slack: float
+
+    def __post_init__(self) -> None:
+        for name in ("slack", "raise_slack"):
+            require_number(getattr(self, name), name)
+        for name in ("learning_rate", "multiplier_rate"):
+            require_number(getattr(self, name), name, positive=True)
+        steps: Any = self.n_steps
+        if not isinstance(steps, Integral) or int(steps) < 1:
+            raise InputError(f"n_steps is {steps!r}; give a whole number of at least 1.")
+
+
+# --- the stand-in --------------------------------------------------------------------------------
+
+
+class _Proxy:
+    """The hinge-relaxed Lagrangian of given queries, and the true error and gaps beside it."""
+
+    def __init__(self, queries: Queries, constraint: PairwiseConstraint) -> None:
+        constraint.check(queries)
+        self.queries, self.constraint = queries, constraint
+        self.contrasts = Contrasts.of(constraint.violation(queries, np.zeros(queries.n_items)))
+        if not len(self.contrasts.first):
+            raise ConstraintError(f"{constraint!r} compares nothing in these queries.")
+        self.base, self.base_weight = _weigh_error(queries, constraint)
+        self.lists = _weigh_cells(queries, constraint)
+        self.by_label = hinged_lists(queries)
+        self.by_cell = self.by_label
+        if constraint.pairs == "all":
+            by_group = replace(queries, y=self.lists.y)
+            self.by_cell = hinged_lists(by_group)
+            every, first = cell_counts(queries, pairs="all"), cell_counts(by_group)
+            # of (l, k) in the other order, and half of the pairs within a group
+            self.in_all = first.transpose(0, 2, 1) + np.eye(every.shape[1]) * every / 2
+        self._scores: Array | None = None
+        self.tables = self._worth()
+        average, weight = constraint.average, queries.weight_of_query
+        self.of_error = mean_shares(
+            cell_counts(queries).sum(axis=(1, 2))[:, None], weight, average
+        ).ravel()
+        self.of_means = mean_shares(constraint.entries(constraint.counts(queries)), weight, average)
+        none = np.zeros(self.of_means.shape[1])
+        self.at_none = self._gaps(none)
+        self.slopes = np.array([self._gaps(one) - self.at_none for one in np.eye(len(none))])
+
+    def _worth(self) -> Array:
+        """What a pair in the right order adds to each gap, of shape (n_contrasts, K, K)."""
+        n_groups, signs = self.queries.n_groups, self.contrasts.matrix()
+        counts = np.tensordot(self.lists.weight_of_query, cell_counts(self.lists), axes=1)
+        counts = counts[:n_groups, :n_groups]
+        if self.constraint.by_group:
+            counts = counts.sum(axis=1, keepdims=True)
+            signs = np.repeat(signs[:, :, None], n_groups, axis=2)
+        else:
+            signs = signs.reshape(-1, n_groups, n_groups)
+        if self.constraint.pairs == "all":  # (k, l) with k < l stands for both orders
+            signs = np.triu(signs - signs.transpose(0, 2, 1), 1)
+        return np.divide(signs, counts, out=np.zeros_like(signs), where=signs != 0)
+
+    def signed_table(self, multipliers: Array) -> Array:
+        """T: what a pair in the right order is worth to the constraints, by cell."""
+        net, shape = multipliers[1] - multipliers[0], self.tables.shape
+        return np.asarray(net @ self.tables.reshape(shape[0], -1)).reshape(shape[1:])
+
+    def _terms(self, multipliers: Array) -> list[tuple[HingedLists, Queries, Array, Array]]:
+        """Base loss and relaxed constraints: lists, weighted, and a table for either side."""
+        signed = self.lists.pad(self.signed_table(multipliers), fill=0.0)
+        raised, lowered = np.maximum(signed, 0.0), np.maximum(-signed, 0.0)
+        if self.base is self.lists:
+            return [(self.by_label, self.base, raised + self.base_weight, lowered)]
+        base = np.full_like(signed, self.base_weight)
+        terms = [(self.by_label, self.base, base, np.zeros_like(signed))]
+        return [*terms, (self.by_cell, self.lists, raised, lowered)] if signed.any() else terms
+
+    def value(self, scores: Array, multipliers: Array) -> float:
+        """Base loss and hinges, without the constants that the scores do not move."""
+        return sum(
+            two_hinges(scores, queries, table, mirrored)[0]
+            for _, queries, table, mirrored in self._terms(multipliers)
+        )
+
+    def gradient(self, scores: Array, multipliers: Array) -> Array:
+        """The derivative of `value` in the scores."""
+        self._look(scores)
+        first, *others = (
+            lists.gradient(queries, table, mirrored)
+            for lists, queries, table, mirrored in self._terms(multipliers)
+        )
+        return sum(others, first)
+
+    def measure(self, scores: Array) -> tuple[float, Array]:
+        """The true error, a tie one half, and the true gap of each contrast."""
+        self._look(scores)
+        sums = self.by_label.sums()
+        right = float((self.of_error @ sums.reshape(len(sums), -1)).sum())
+        known = slice(self.queries.n_groups)
+        if self.constraint.soft:
+            sums = self.constraint.sums(self.queries, scores)
+        elif self.constraint.pairs == "all":
+            upper = self.by_cell.sums()
+            sums = upper + self.in_all - upper.transpose(0, 2, 1)
+        entries = self.constraint.entries(sums[:, known, known])
+        means = np.einsum("qe,qe->e", self.of_means, entries)
+        return 1.0 - right, self.at_none + means @ self.slopes
+
+    def _look(self, scores: Array) -> None:
+        """Sort and merge the lists, unless these scores are the last ones."""
+        if scores is not self._scores:
+            for lists in {id(each): each for each in (self.by_label, self.by_cell)}.values():
+                lists.look(scores)
+            self._scores = scores
+
+    def _gaps(self, means: Array) -> Array:
+        """The gaps of given means; they rise evenly with each."""
+        totals = np.stack([means, self.of_means.any(axis=0).astype(np.float64)])
+        return self.contrasts.gaps(self.constraint.from_totals(totals, self.queries.groups))
+
+
+def _weigh_error(queries: Queries, constraint: PairwiseConstraint) -> tuple[Queries, float]:
+    """Lists, and the weight of each of their pairs, whose sum is the mean over pairs."""
+    counts = cell_counts(queries).sum(axis=(1, 2))
+    weight = queries.weight_of_query
+    if constraint.average == "pair":
+        return queries, 1.0 / float(weight @ counts)
+    return share_among_pairs(queries, counts), 1.0 / float(weight[counts > 0].sum())
+
+
+def _weigh_cells(queries: Queries, constraint: PairwiseConstraint) -> Queries:
+    """Lists whose preference pairs are the constraint's, weighted as it averages them."""
+    if constraint.pairs == "all":
+        by_group = -queries.group.astype(np.float64)
+        queries = replace(queries, y=by_group)
+    if constraint.average == "pair":
+        return queries
+    if constraint.pairs == "preference" and queries.layout.level.max() > 1:
+        return share_among_pairs(queries, constraint.counts(queries).sum(axis=(1, 2)))
+    # Two labels: n_qkl is the number of upper items of group k times that of lower ones of group l.
+    level = np.empty(queries.n_items, dtype=np.int64)
+    level[queries.layout.order] = queries.layout.level
+    group = queries.group.astype(np.int64)
+    if constraint.pairs == "all":
+        level[:] = 0  # the label is the group
+    if constraint.by_group:
+        known = group < queries.n_groups
+        group = np.where((level > 0) | ~known, group, 0)  # all lower items of known groups as one
+    place = (queries.query * 2 + level) * queries.n_codes + group
+    own = np.ones(queries.n_items) if queries.item_weight is None else queries.item_weight
+    total = np.bincount(place, own)[place]
+    share = np.divide(own, total, out=np.zeros_like(own), where=own > 0)
+    return replace(queries, item_weight=share)
+
+
+# --- the game ------------------------------------------------------------------------------------
+
+
+def _fit(queries: Queries, settings: _Settings) -> LagrangianScorer:
+    features = StandardFeatures.of(queries)
+    proxy = _Proxy(queries, settings.constraint)
+    slack = float(settings.slack)
+    while True:
+        with one_blas_thread:
+            found = _play(features, proxy, settings, slack)
+        degenerate = found.error >= _NO_BETTER_THAN_CHANCE
+        if not degenerate or slack >= 1.0 or not settings.raise_slack:
+            break
+        slack += float(settings.raise_slack)
+    if slack > settings.slack:
+        warnings.warn(
+            f"With a slack of {settings.slack:g} the Lagrangian method ended no better than "
+            f"chance. The slack was raised to {slack:g}: violation {found.violation:.3f}, error "
+            f"{found.error:.3f}.",
+            TargetNotReachedWarning,
+            stacklevel=3,
+        )
+    elif found.violation > slack + _NOT_MET:
+        warnings.warn(
+            f"None of {len(found.errors)} steps met {settings.constraint!r} with a slack of "
+            f"{slack:g}: the best exceeds it by {found.violation - slack:.3g}, with an error of "
+            f"{found.error:.3f}. A slack of {found.violation:.3g} is met; else raise n_steps, or "
+            "look for what the features cannot express.",
+            TargetNotReachedWarning,
+            stacklevel=3,
+        )
+    return found
+
+
+def _play(
+    features: StandardFeatures, proxy: _Proxy, settings: _Settings, slack: float
+) -> LagrangianScorer:
+    """Steps of both players from zero; the best iterate."""
+    n_steps, n_features = int(settings.n_steps), len(features.scale)
+    multipliers = np.zeros((2, len(proxy.contrasts.first)))
+    trace = np.empty((n_steps, *multipliers.shape))
+    betas, errors, violations = (
+        np.empty((n_steps, n_features)),
+        np.empty(n_steps),
+        np.empty(n_steps),
+    )
+    adam = _Adam(np.zeros(n_features))
+    scores = features.scores(adam.x)
+    for t in range(n_steps):
+        fall = np.sqrt(1.0 + t / _DECAY)
+        gradient = features.of_scores(proxy.gradient(scores, multipliers))
+        betas[t], trace[t] = adam.step(gradient, settings.learning_rate / fall), multipliers
+        scores = features.scores(adam.x)
+        errors[t], gaps = proxy.measure(scores)
+        violations[t] = np.abs(gaps).max()
+        excess = np.stack([gaps, -gaps]) - slack
+        multipliers = np.maximum(0.0, multipliers + settings.multiplier_rate / fall * excess)
+    best = best_candidate(errors, violations - slack, rank_objective=settings.rank_objective)
+    return LagrangianScorer(
+        betas[best] / features.scale, float(violations[best]), float(errors[best]), slack,
+        trace[best], best, errors, violations,
+    )  # fmt: skip
+
+
+def best_candidate(objective: Array, excess: Array, *, rank_objective: bool = False) -> int:
+    """The best iterate by the authors' rule.
+
+    Parameters
+    ----------
+    objective : array of shape (n_candidates,), to be small
+    excess : array of shape (n_candidates,)
+        By how much the worst constraint is exceeded; below zero it makes no difference.
+    rank_objective : bool
+        Whether a candidate's rank is the worse of its ranks by excess and by objective, rather
+        than that by excess alone.
+
+    Returns
+    -------
+    int, the candidate of the lowest rank; among equals, of the lowest objective, then the last
+    """
+    rank = rankdata(np.maximum(excess, 0.0), method="min")
+    if rank_objective:
+        rank = np.maximum(rank, rankdata(objective, method="min"))
+    return int(np.lexsort((-np.arange(len(rank)), objective, rank))[0])
+
+
+class _Adam:
+    """Adam's steps (Kingma and Ba, 2015) with their usual constants."""
+
+    def __init__(self, x: Array) -> None:
+        self.x = x
+        self._mean, self._square, self._n = np.zeros_like(x), np.zeros_like(x), 0
+
+    def step(self, gradient: Array, size: float) -> Array:
+        """Move down the gradient; returns where to."""
+        self._n += 1
+        self._mean += 0.1 * (gradient - self._mean)
+        self._square += 0.001 * (gradient**2 - self._square)
+        mean = self._mean / (1.0 - 0.9**self._n)
+        square = self._square / (1.0 - 0.999**self._n)
+        self.x = self.x - size * mean / (np.sqrt(square) + 1e-8)
+        return self.x

@@ -1,0 +1,1 @@
+"""Many methods, settings and seeds, measured alike: sweeps, frontiers, tuning."""

@@ -1,0 +1,160 @@
+"""Frontiers as figures: utility against fairness, the upper right best."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pairity._utils.files import whole
+from pairity.audits.estimates import Figure
+from pairity.exceptions import MissingExtraError
+
+# Colours that people with any kind of colour vision tell apart (Okabe & Ito), each with a marker.
+STYLES = (
+    ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#E69F00", "v"),
+    ("#56B4E9", "P"), ("#000000", "X"), ("#666666", "*"),
+)  # fmt: skip
+NAMES = {"auc": "AUC", "ndcg@10": "NDCG@10"}
+_LEGEND_COLUMNS = 4
+_ENTRY, _LETTER = 0.6, 0.08  # inches that an entry of the legend takes, and each of its letters
+
+Drawn = tuple[str, bool, Figure, Figure, bool]
+
+
+def plot_panels(panels: Mapping[str, Sequence[Drawn]], *, utility: str, ax: Any = None) -> Any:
+    """One panel for each constraint, in a row.
+
+    Parameters
+    ----------
+    panels : mapping from a constraint's name to its points
+        Each (method, whether it reads groups, violation, utility, whether it is on the front).
+    utility : str
+    ax : Matplotlib Axes, optional
+        Where to draw the only panel.
+
+    Returns
+    -------
+    Matplotlib Figure
+    """
+    methods: dict[str, bool] = {}
+    for points in panels.values():
+        for method, needs_group, *_ in points:
+            methods.setdefault(method, needs_group)
+    styles = {name: STYLES[at % len(STYLES)] for at, name in enumerate(methods)}
+    handles = _handles(styles, methods)
+    if ax is None:
+        width = max(3.4 * len(panels), 5.0)
+        columns = _columns([str(handle.get_label()) for handle in handles], width)
+        figure, axes = _figure(len(panels), width, ceil(len(handles) / columns))
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+    else:
+        figure, axes = ax.figure, [ax]
+        ax.legend(handles=handles)
+    for at, (axis, (name, points)) in enumerate(zip(axes, panels.items(), strict=True)):
+        _panel(axis, points, styles)
+        axis.set_title(name)
+        axis.set_xlabel("fairness (1 − violation)")
+        if at == 0:
+            axis.set_ylabel(NAMES.get(utility, utility))
+        axis.set_xlim(_view([(1.0 - violation.value, violation) for _, _, violation, *_ in points]))
+    shown = [point for points in panels.values() for point in points]
+    axes[0].set_ylim(_view([(useful.value, useful) for *_, useful, _ in shown]))
+    return figure
+
+
+def _figure(n_panels: int, width: float, n_rows: int) -> tuple[Any, Any]:
+    figure, axes = import_matplotlib("pyplot").subplots(
+        1, n_panels, figsize=(width, 3.2 + 0.2 * n_rows), sharey=True, squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    return figure, axes[0]
+
+
+def _columns(labels: Sequence[str], width: float) -> int:
+    """As many columns of the legend as there is room for; the first have an entry more."""
+    sizes = [_ENTRY + _LETTER * len(label) for label in labels]
+    for columns in range(min(_LEGEND_COLUMNS, len(labels)), 1, -1):
+        if sum(part.max() for part in np.array_split(sizes, columns)) <= width:
+            return columns
+    return 1
+
+
+def _view(shown: Sequence[tuple[float, Figure]]) -> tuple[float, float] | None:
+    """From where to where an axis goes: all points, and an interval of the usual length.
+
+    A few very long intervals run out of the frame rather than squeeze all points into a corner.
+    """
+    if not shown:
+        return None
+    values = [value for value, _ in shown]
+    halves = sorted((f.high - f.low) / 2 if f.high == f.high else 0.0 for _, f in shown)
+    low, high = min(values), max(values)
+    room = max(0.08 * (high - low), halves[len(halves) // 2], 0.005)
+    low -= room
+    return low, min(high + room, 1.0 + 0.04 * (1.0 - low))  # nothing is above 1
+
+
+def _panel(axis: Any, points: Sequence[Drawn], styles: Mapping[str, tuple[str, str]]) -> None:
+    for method, _, violation, useful, on_front in points:
+        colour, marker = styles[method]
+        axis.errorbar(
+            1.0 - violation.value,
+            useful.value,
+            xerr=_bars(1.0 - violation.value, 1.0 - violation.high, 1.0 - violation.low),
+            yerr=_bars(useful.value, useful.low, useful.high),
+            color=colour, marker=marker, markersize=7 if on_front else 5,
+            markeredgecolor="black" if on_front else colour, ecolor=(colour, 0.35),
+            elinewidth=0.9, linestyle="none", zorder=3 if on_front else 2,
+        )  # fmt: skip
+    front = sorted(
+        (1.0 - violation.value, useful.value)
+        for _, _, violation, useful, on_front in points
+        if on_front
+    )
+    if front:
+        fairness, utility = zip(*front, strict=True)
+        axis.plot(fairness, utility, drawstyle="steps-pre", color="0.5", linewidth=1.0, zorder=1)
+    axis.grid(visible=True, color="0.92")
+    axis.set_axisbelow(True)
+
+
+def _bars(value: float, low: float, high: float) -> list[list[float]] | None:
+    """Lengths below and above, where there is an interval; it need not hold the value."""
+    if low != low or high != high:
+        return None
+    return [[max(value - low, 0.0)], [max(high - value, 0.0)]]
+
+
+def _handles(styles: Mapping[str, tuple[str, str]], methods: Mapping[str, bool]) -> list[Any]:
+    line = import_matplotlib("lines").Line2D
+    handles = [
+        line([], [], color=colour, marker=marker, linestyle="none",
+             label=f"{name} (reads groups)" if methods[name] else name)
+        for name, (colour, marker) in styles.items()
+    ]  # fmt: skip
+    return [*handles, line([], [], color="0.5", linewidth=1.0, label="Pareto front")]
+
+
+def import_matplotlib(module: str) -> Any:
+    """A part of Matplotlib, or an error that says how to get it."""
+    from importlib import import_module
+
+    try:
+        return import_module(f"matplotlib.{module}")
+    except ImportError as error:
+        raise MissingExtraError(
+            'A plot needs Matplotlib. Install it with: pip install "pairity[plot]"'
+        ) from error
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a Matplotlib figure whole or not at all; the same figure makes the same file."""
+    ending = path.suffix[1:].lower()
+    dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
+    context = import_matplotlib("pyplot").rc_context({"svg.hashsalt": "pairity"})
+    with whole(path) as file, context:
+        figure.savefig(file, format=ending, dpi=150, metadata=dated)

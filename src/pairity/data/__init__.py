@@ -1,0 +1,1 @@
+"""Tables in, `Queries` out, wherever the rows live: readers, columns, groups, splits, digests."""

@@ -1,0 +1,306 @@
+"""Protected groups: from one or several columns to codes 0..K-1 and their names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from math import ceil
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity._utils.validation import show
+from pairity.data.columns import (
+    Column,
+    as_column,
+    as_columns,
+    as_numbers,
+    is_number,
+    missing,
+    require_length,
+    to_floats,
+)
+from pairity.exceptions import InputError
+
+MOST_NUMERIC_GROUPS = 20
+MOST_GROUPS = 100
+JOIN = " × "
+
+_REMEMBERED = "pairity.data.groups"
+
+
+def encode_groups(
+    sensitive_features: Any, n_rows: int
+) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """Group codes and names; an item without a group gets the code ``len(names)``.
+
+    Several columns give their intersection: an item is in ``female × over 50`` when the first
+    column says ``female`` and the second ``over 50``; it has no group when any of them is missing.
+
+    Returns
+    -------
+    codes : int32 array of shape (n_rows,)
+    names : tuple of str, of length K, sorted (pandas categories and polars enumerations keep
+        their own order)
+    """
+    columns = as_columns(sensitive_features, "sensitive_features")
+    if not columns:
+        raise InputError("sensitive_features has no column. Give at least one.")
+    encoded = []
+    for name, column, categories in columns:
+        label = f"sensitive_features column {name!r}" if name else "sensitive_features"
+        require_length(column, n_rows, label)
+        known = _known_codes(column)
+        encoded.append(_encode_column(column, label, categories) if known is None else known)
+    codes, names = encoded[0]
+    for other_codes, other_names in encoded[1:]:
+        codes, names = _intersect(codes, names, other_codes, other_names)
+    if len(names) > MOST_GROUPS:
+        raise InputError(
+            f"sensitive_features makes {len(names)} groups, more than {MOST_GROUPS}. Join the "
+            "small ones, or use fewer columns."
+        )
+    return codes, names
+
+
+def name_groups(codes: NDArray[np.int32], names: tuple[str, ...]) -> NDArray[np.object_]:
+    """Each item's group name, or None: the way back from `encode_groups`.
+
+    The array's dtype remembers all names in their order, so that encoding it again gives the
+    same codes, also where a group has no item or the names are not sorted.
+    """
+    dtype = np.dtype(object, metadata={_REMEMBERED: names})
+    return np.array([*names, None], dtype=dtype)[codes]
+
+
+def quantile_groups(
+    values: Any, n_groups: int | Sequence[float] = 4, *, labels: Sequence[str] | None = None
+) -> NDArray[np.object_]:
+    """Turn a continuous attribute into groups of about the same size, or of given shares.
+
+    Parameters
+    ----------
+    values : column of shape (n_items,)
+        Numbers; a missing one stays missing (None).
+    n_groups : int, or sequence of shares between 0 and 1
+        How many groups to cut into, or where: ``(0.4,)`` puts the lower 40 % in one group and the
+        rest in another. Ties fall in the lower group, so that heavily tied values may give fewer.
+    labels : sequence of str, optional
+        Names from the lowest to the highest group. By default they say their range:
+        ``≤ 3``, ``> 3 to 5``, ``> 5``.
+
+    Returns
+    -------
+    object array of shape (n_items,): a name, or None where the value is missing
+
+    Examples
+    --------
+    >>> from pairity import quantile_groups
+    >>> quantile_groups([18, 25, 31, 47, 52, 70], 2).tolist()
+    ['≤ 31', '≤ 31', '≤ 31', '> 31', '> 31', '> 31']
+    """
+    shares = _shares(n_groups)
+    numbers = to_floats(as_column(values, "values"), "values")
+    absent = np.isnan(numbers)
+    if absent.all():
+        raise InputError(
+            f"values has {len(numbers)} entries, none of which is a number. Give some numbers."
+        )
+    if np.isinf(numbers).any():
+        raise InputError(
+            f"values has {int(np.isinf(numbers).sum())} infinite entries, the first in row "
+            f"{int(np.argmax(np.isinf(numbers)))}. Remove them or mark them as missing."
+        )
+    ordered = np.sort(numbers[~absent])
+    last = [ceil(share * len(ordered)) - 1 for share in shares]
+    cuts = np.unique(ordered[last])
+    cuts = cuts[cuts < ordered[-1]]
+    names = _range_names(cuts) if labels is None else _label_names(labels, cuts)
+    codes = np.full(len(numbers), len(names), dtype=np.int32)
+    codes[~absent] = np.searchsorted(cuts, numbers[~absent], side="left")
+    return name_groups(codes, tuple(names))  # which keeps the groups in their order
+
+
+def _shares(n_groups: Any) -> list[Fraction]:
+    """Where to cut, exactly: 0.3 of ten values are three."""
+    if isinstance(n_groups, Sequence | np.ndarray) and not isinstance(n_groups, str | bytes):
+        shares = as_numbers(n_groups, "n_groups").tolist()
+        rising = all(low < high for low, high in pairwise([0.0, *shares, 1.0]))
+        if not shares or len(shares) >= MOST_GROUPS or not rising:
+            raise InputError(
+                f"n_groups is {show(n_groups)}; shares must rise and lie between 0 and 1, at least "
+                f"one and fewer than {MOST_GROUPS} of them."
+            )
+        return [Fraction(repr(share)) for share in shares]
+    if not _is_whole(n_groups) or not 2 <= n_groups <= MOST_GROUPS:
+        raise InputError(
+            f"n_groups is {show(n_groups)}, but a comparison needs at least 2 groups. Give a "
+            f"whole number from 2 to {MOST_GROUPS}."
+        )
+    return [Fraction(k, int(n_groups)) for k in range(1, int(n_groups))]
+
+
+def _range_names(cuts: NDArray[np.float64]) -> list[str]:
+    if len(cuts) == 0:
+        return ["all"]
+    shown = _numerals(cuts)
+    between = [f"> {low} to {high}" for low, high in pairwise(shown)]
+    return [f"≤ {shown[0]}", *between, f"> {shown[-1]}"]
+
+
+def _numerals(cuts: NDArray[np.float64]) -> list[str]:
+    """Different numbers, written differently, with no more digits than that needs."""
+    if all(cut.is_integer() and abs(cut) < 1e15 for cut in cuts.tolist()):
+        return [str(int(cut)) for cut in cuts]
+    for digits in range(6, 17):
+        shown = [f"{cut:.{digits}g}" for cut in cuts]
+        if len(set(shown)) == len(shown):
+            return shown
+    return [repr(cut) for cut in cuts.tolist()]
+
+
+def _label_names(labels: Any, cuts: NDArray[np.float64]) -> list[str]:
+    names = [str(label) for label in as_column(labels, "labels")]
+    if len(names) != len(cuts) + 1:
+        raise InputError(
+            f"labels has {len(names)} names, but the values fall into {len(cuts) + 1} groups "
+            f"(cut at {', '.join(_numerals(cuts)) or 'nothing: all are tied'}). "
+            "Give one name per group, or fewer n_groups."
+        )
+    if len(set(names)) < len(names):
+        raise InputError(f"labels has {_twice(names)!r} twice. Give every group its own name.")
+    return names
+
+
+def _known_codes(column: Column) -> tuple[NDArray[np.int32], tuple[str, ...]] | None:
+    """Codes and names of a column that `name_groups` made, unless it was changed since."""
+    metadata: Mapping[Any, Any] = column.dtype.metadata or {}
+    names = metadata.get(_REMEMBERED)
+    if names is None:
+        return None
+    code = {name: at for at, name in enumerate((*names, None))}
+    try:
+        return np.fromiter((code[v] for v in column.tolist()), np.int32, len(column)), names
+    except (KeyError, TypeError):
+        return None
+
+
+def _encode_column(
+    column: Column, label: str, categories: list[Any] | None
+) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    absent = missing(column)
+    present = column[~absent]
+    if present.dtype.kind in "fiu":
+        distinct, inverse = np.unique(present, return_inverse=True)
+        values = list(distinct)
+    else:
+        values, inverse = _factorize(present, label, categories)
+    if categories is None:
+        _refuse_continuous(values, label)
+    names = tuple(_group_name(value, label) for value in values)
+    _require_different(names, label)
+    codes = np.full(len(column), len(names), dtype=np.int32)
+    codes[~absent] = inverse
+    return codes, names
+
+
+def _factorize(
+    present: Column, label: str, categories: list[Any] | None
+) -> tuple[list[Any], NDArray[np.intp]]:
+    entries = list(present) if present.dtype.kind in "mM" else present.tolist()
+    kinds = set(map(type, entries))
+    if bool in kinds and any(map(is_number, kinds - {bool})):  # True is 1, whichever comes first
+        entries = [int(entry) if entry is True or entry is False else entry for entry in entries]
+    try:
+        found = set(entries)
+        if categories is not None:
+            values = [value for value in categories if value in found]
+        else:
+            values = _sorted(found)
+        position = {value: at for at, value in enumerate(values)}
+        return values, np.fromiter((position[v] for v in entries), np.intp, len(entries))
+    except Exception as error:
+        raise InputError(
+            f"{label} holds values that cannot be hashed and compared, such as lists ({error}). "
+            "Give strings, whole numbers, booleans or categories."
+        ) from error
+
+
+def _sorted(found: set[Any]) -> list[Any]:
+    try:
+        return sorted(found)
+    except TypeError:  # of several kinds
+        return sorted(found, key=lambda value: (str(value), type(value).__name__))
+
+
+def _refuse_continuous(values: list[Any], label: str) -> None:
+    """Refuse numbers, sorted, that are too many or too fine to be the names of groups."""
+    if not all(is_number(type(v)) and not isinstance(v, bool) for v in values):
+        return
+    fine = sum(not _is_whole(v) for v in values)
+    if fine or len(values) > MOST_NUMERIC_GROUPS:
+        detail = f", {fine} of them not whole" if fine else ""
+        raise InputError(
+            f"{label} has {len(values)} different numbers{detail} (from {show(values[0])} to "
+            f"{show(values[-1])}): a continuous attribute, not groups. Cut it into groups first, "
+            "for example with pairity.quantile_groups(values, 4), or pass names as strings."
+        )
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, Integral):
+        return not isinstance(value, bool)
+    try:
+        return is_number(type(value)) and bool(value == int(value))
+    except OverflowError:  # infinity
+        return False
+
+
+def _group_name(value: Any, label: str) -> str:
+    written = any({"__str__", "__repr__"} & vars(kind).keys() for kind in type(value).__mro__[:-1])
+    if not written or isinstance(value, (complex, np.complexfloating)):
+        raise InputError(
+            f"{label} holds {show(value)}, which is no name for a group. Give strings, whole "
+            "numbers, booleans or categories."
+        )
+    try:
+        short = isinstance(value, (float, np.floating)) and abs(float(value)) < 1e15
+        return str(int(value)) if short and _is_whole(value) else str(value)
+    except Exception as error:
+        raise InputError(
+            f"{label} holds {show(value)}, which cannot be written as a name ({error}). Give "
+            "the groups as strings."
+        ) from error
+
+
+def _require_different(names: tuple[str, ...], label: str) -> None:
+    if len(set(names)) < len(names):
+        raise InputError(
+            f"{label} has different values that are both written {_twice(names)!r}. Give each "
+            "group a name of its own, as a string."
+        )
+
+
+def _twice(names: Sequence[str]) -> str:
+    return next(name for name in names if names.count(name) > 1)
+
+
+def _intersect(
+    codes: NDArray[np.int32],
+    names: tuple[str, ...],
+    other_codes: NDArray[np.int32],
+    other_names: tuple[str, ...],
+) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    absent = (codes == len(names)) | (other_codes == len(other_names))
+    joint = codes[~absent].astype(np.int64) * len(other_names) + other_codes[~absent]
+    used, inverse = np.unique(joint, return_inverse=True)
+    joined = tuple(
+        f"{names[at // len(other_names)]}{JOIN}{other_names[at % len(other_names)]}" for at in used
+    )
+    _require_different(joined, "sensitive_features")
+    result = np.full(len(codes), len(joined), dtype=np.int32)
+    result[~absent] = inverse
+    return result, joined

@@ -1,0 +1,348 @@
+"""Queries from Parquet files whose features may be larger than memory."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity._utils.validation import show
+from pairity.data.columns import Column, missing, object_array
+from pairity.data.parquet_features import (
+    ParquetFeatures,
+    ParquetFile,
+    Paths,
+    describe_file,
+    import_arrow,
+    is_numeric,
+    list_files,
+    memory_for_reading,
+    to_numbers,
+)
+from pairity.data.queries import Queries
+from pairity.exceptions import InputError, NotNumbersError
+
+
+@memory_for_reading()
+def read_parquet(
+    paths: Paths,
+    *,
+    label: str,
+    query: str,
+    group: str | Sequence[str] | None = None,
+    features: Sequence[str] | None = None,
+    exclude: Sequence[str] = (),
+    sample_weight: str | None = None,
+    query_weight: str | None = None,
+) -> Queries:
+    """Queries from Parquet files; the features stay there and are read in blocks when needed.
+
+    Parameters
+    ----------
+    paths : path, pattern or several
+        A file, a folder (all ``.parquet`` and ``.pq`` files in it and below, in the order of their
+        names), a pattern such as ``"part-*.parquet"``, or a list of these. Rows are joined in that
+        order.
+    label, query : str
+        Columns of labels and of query ids. The rows of a query stand together; row groups and
+        files may cut it.
+    group : str or several, optional
+        Columns of the protected attribute, numbers, text or categories; several stand for their
+        intersection.
+    features : names of columns, optional
+        By default all columns that have no other role. Numbers or booleans; an empty list reads
+        none.
+    exclude : names of columns that are no features
+    sample_weight, query_weight : str, optional
+        Columns of weights, as in `Queries.from_arrays`.
+
+    Returns
+    -------
+    Queries
+        With `X` a `pairity.data.parquet_features.ParquetFeatures`. ``model.fit(**queries)``,
+        ``model.predict(queries.X)``, `Queries.split` and `pairity.audit` work as with any other;
+        `X.load()` reads it all.
+
+    Notes
+    -----
+    `LinearRanker`, LightGBM and XGBoost train on such features; every ranker predicts on them. In
+    memory are labels, queries, groups and what follows from them, some 100 bytes a row, and two
+    row groups at a time; of a row group of more than 128 MB pages, some 3 MB for each feature.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> from pairity.datasets import read_parquet
+    >>> table = pd.DataFrame({"q": [1, 1, 2, 2], "y": [0, 1, 1, 0], "f": [.1, .9, .8, .3]})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table.to_parquet(Path(folder) / "table.parquet")
+    ...     queries = read_parquet(folder, label="y", query="q")
+    >>> queries
+    Queries(n_queries=2, n_items=4, n_features=1, groups=(), n_missing=4)
+    """
+    files, schemas = zip(*map(describe_file, list_files(paths)), strict=True)
+    groups = [] if group is None else [group] if isinstance(group, str) else list(group)
+    weights = [name for name in (sample_weight, query_weight) if name is not None]
+    roles = [label, query, *groups, *weights]
+    chosen = _features(files[0].path, schemas[0], roles, features, exclude)
+    for file, schema in zip(files, schemas, strict=True):
+        _require_columns(file.path, schema, [*roles, *chosen], files[0].path)
+        _require_numbers(file.path, schema, chosen)
+        _require_alike(file.path, schema, schemas[0], [query, *groups])
+    if not sum(file.n_rows for file in files):
+        raise InputError(f"{files[0].path} has no rows. Give a table with at least one.")
+    X = None
+    if chosen:
+        single = all(
+            str(schema.field(name).type) == "float" for schema in schemas for name in chosen
+        )
+        X = ParquetFeatures(files, tuple(chosen), np.dtype(np.float32 if single else np.float64))
+    starts, ids = _runs(files, query)
+    n_rows = sum(file.n_rows for file in files)
+    columns = {name: _values(files, name) for name in groups}
+    queries = Queries.from_arrays(
+        X,
+        _numbers(files, label),
+        qid=np.repeat(np.arange(len(starts)), np.diff([*starts, n_rows])),
+        sensitive_features=None if not groups else columns if groups[1:] else columns[groups[0]],
+        sample_weight=None if sample_weight is None else _numbers(files, sample_weight),
+        query_weight=None if query_weight is None else _numbers(files, query_weight),
+    )
+    return _with_ids(queries, ids)
+
+
+class ParquetColumns(Mapping[str, Column]):
+    """The columns of Parquet files by name, each read when it is asked for.
+
+    Parameters
+    ----------
+    paths : as `read_parquet` takes them
+    """
+
+    def __init__(self, paths: Paths) -> None:
+        self.files, schemas = zip(*map(describe_file, list_files(paths)), strict=True)
+        self.schema = schemas[0]
+        _require_unique(self.schema.names, self.files[0].path)
+        for file, schema in zip(self.files, schemas, strict=True):
+            _require_columns(file.path, schema, list(self), self.files[0].path)
+            _require_alike(file.path, schema, self.schema, list(self))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.schema.names)
+
+    def __len__(self) -> int:
+        return len(self.schema.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.schema.names
+
+    def __getitem__(self, name: str) -> Column:
+        """Numbers, whole where all are; all else as objects, None where missing."""
+        if name not in self:
+            raise KeyError(name)
+        if self.holds_words(name):
+            return _values(self.files, name)
+        chunks = [to_numbers(chunk) for chunk in _chunks(self.files, name)]
+        return np.concatenate([np.zeros(0, dtype=np.int8), *chunks])
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(file.n_rows for file in self.files)
+
+    def holds_words(self, name: str) -> bool:
+        """Whether a column holds anything but numbers."""
+        return not is_numeric(self.schema.field(name).type)
+
+    def features(self, names: Sequence[str]) -> ParquetFeatures:
+        """Some columns as a matrix that stays in the files."""
+        return ParquetFeatures(self.files, tuple(names), np.dtype(np.float64))
+
+
+def _with_ids(queries: Queries, ids: list[Any]) -> Queries:
+    """Queries that were numbered as they came, under their ids, which are sorted."""
+    named = Queries.from_arrays(None, np.zeros(len(ids)), qid=ids)
+    weight = queries.query_weight
+    if weight is not None:
+        weight = weight[np.argsort(named.query)]
+    return replace(
+        queries,
+        query=named.query[queries.query],
+        query_ids=named.query_ids,
+        query_weight=weight,
+    )
+
+
+# --- which columns -------------------------------------------------------------------------------
+
+
+def _features(
+    path: str, schema: Any, roles: list[str], names: Sequence[str] | None, exclude: Sequence[str]
+) -> list[str]:
+    """The names of the features."""
+    given = schema.names
+    _require_unique(given, path)
+    if isinstance(names, str) or isinstance(exclude, str):
+        raise InputError("features and exclude are lists of names. Give a list.")
+    _require_columns(path, schema, [*roles, *(names or ()), *exclude], path)
+    if names is not None:
+        both = [name for name in names if name in roles]
+        if both:
+            raise InputError(f"{show(both[0])} is named as a feature and in another role as well.")
+        return [name for name in names if name not in exclude]
+    chosen = [name for name in given if name not in roles and name not in exclude]
+    if not chosen:
+        raise InputError(f"No column of {path} is left as a feature. There are {_listed(given)}.")
+    return chosen
+
+
+def _require_unique(names: Sequence[str], path: str) -> None:
+    """Refuse two columns of one name."""
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise InputError(f"{path} has two columns named {show(twice)}. Rename one of them.")
+
+
+def _require_columns(path: str, schema: Any, names: list[str], first: str) -> None:
+    there = set(schema.names)
+    lacking = [name for name in names if name not in there]
+    if not lacking:
+        return
+    if path != first:
+        raise InputError(
+            f"{path} lacks {len(lacking)} columns that {first} has, such as {show(lacking[0])}. "
+            "Give files with the same columns."
+        )
+    close = get_close_matches(lacking[0], schema.names, 1)
+    meant = f" Did you mean {show(close[0])}?" if close else ""
+    raise InputError(
+        f"{path} has no column {show(lacking[0])}.{meant} There are {_listed(schema.names)}."
+    )
+
+
+def _require_numbers(path: str, schema: Any, names: list[str]) -> None:
+    pa, _ = import_arrow()
+    words = [name for name in names if not is_numeric(schema.field(name).type)]
+    if words:
+        kind = schema.field(words[0]).type
+        held = "categories" if pa.types.is_dictionary(kind) else str(kind)
+        more = f", and {len(words) - 1} more such columns" if words[1:] else ""
+        raise NotNumbersError(
+            f"The column {show(words[0])} of {path} holds {held}, not numbers{more}. Leave it out "
+            f"with exclude={words[:1]!r}, or encode it as numbers."
+        )
+
+
+def _require_alike(path: str, schema: Any, first: Any, names: list[str]) -> None:
+    """Refuse ids or groups that are numbers in one file and text in another."""
+    for name in names:
+        here, there = _family(schema.field(name).type), _family(first.field(name).type)
+        if here != there:
+            raise InputError(
+                f"The column {show(name)} of {path} holds {here}, but {there} in the files before "
+                "it. Give it the same type in all."
+            )
+
+
+def _family(kind: Any) -> str:
+    pa, _ = import_arrow()
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if is_numeric(kind):
+        return "numbers"
+    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return "text" if any(check(kind) for check in text) else str(kind)
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(show(name) for name in names[:8])
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+
+
+# --- columns that are kept in memory -------------------------------------------------------------
+
+
+def _chunks(files: Sequence[ParquetFile], name: str) -> Iterator[Any]:
+    """A column, row group by row group; categories as what they stand for."""
+    pa, _ = import_arrow()
+    for file in files:
+        with file.opened() as reader:
+            for number, n_rows in enumerate(file.groups):
+                if not n_rows:
+                    continue
+                table = reader.read_row_group(number, columns=[name], use_threads=False)
+                column = table.column(name)
+                if pa.types.is_dictionary(column.type):
+                    column = column.cast(column.type.value_type)
+                yield column.combine_chunks()
+
+
+def _numbers(files: Sequence[ParquetFile], name: str) -> NDArray[np.float64]:
+    numbers = np.empty(sum(file.n_rows for file in files))
+    at = 0
+    for chunk in _chunks(files, name):
+        if not is_numeric(chunk.type):
+            raise NotNumbersError(
+                f"The column {show(name)} holds {chunk.type}, but it must be numbers. Convert it."
+            )
+        numbers[at : at + len(chunk)] = to_numbers(chunk)
+        at += len(chunk)
+    return numbers
+
+
+def _values(files: Sequence[ParquetFile], name: str) -> Column:
+    """A column of few different values: objects, each of them held once."""
+    codes = np.empty(sum(file.n_rows for file in files), dtype=np.int32)
+    known: dict[Any, int] = {None: 0}
+    at = 0
+    for chunk in _chunks(files, name):
+        coded = chunk.dictionary_encode(null_encoding="encode")
+        values = [value if value == value else None for value in coded.dictionary.to_pylist()]
+        recode = np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int32)
+        codes[at : at + len(chunk)] = recode[coded.indices.to_numpy()]
+        at += len(chunk)
+    return object_array(list(known))[codes]
+
+
+def _runs(files: Sequence[ParquetFile], name: str) -> tuple[list[int], list[Any]]:
+    """The row in which each query begins, and its id."""
+    pa, _ = import_arrow()
+    compute = import_module("pyarrow.compute")
+    starts: list[int] = []
+    ids: list[Any] = []
+    at = 0
+    for chunk in _chunks(files, name):
+        absent = chunk.null_count or (pa.types.is_floating(chunk.type) and _has_nan(chunk))
+        if absent:
+            row = at + int(np.argmax(missing(object_array(chunk.to_pylist()))))
+            raise InputError(
+                f"The query {show(name)} is missing in row {row}. Give every row its query."
+            )
+        changes = np.asarray(compute.not_equal(chunk[1:], chunk[:-1]))
+        first = np.r_[0, np.flatnonzero(changes) + 1]
+        values = chunk.take(pa.array(first)).to_pylist()
+        again = bool(ids) and values[0] == ids[-1]  # a query that the boundary cuts
+        starts += (first[again:] + at).tolist()
+        ids += values[again:]
+        at += len(chunk)
+    if len(set(ids)) < len(ids):
+        first_run = {each: run for run, each in reversed(list(enumerate(ids)))}
+        row = next(run for run, each in enumerate(ids) if first_run[each] != run)
+        raise InputError(
+            f"The query {show(ids[row])} comes back in row {starts[row]} after rows of other "
+            f"queries. Rows of a query must stand together: sort the table by {show(name)}, over "
+            "all files, before it is written."
+        )
+    return starts, ids
+
+
+def _has_nan(chunk: Any) -> bool:
+    return bool(np.isnan(chunk.to_numpy(zero_copy_only=False)).any())

@@ -1,0 +1,624 @@
+"""Compiled loops over the pairs of each query; nothing here stores a pair.
+
+The public functions walk the queries ``first`` to ``last`` of a `pairity.data.queries.Layout` and
+write
+what belongs to them, so that blocks of queries run on separate threads (all release the GIL) and
+give the same numbers whatever the blocks are.
+
+**The pair loop.** Items of a query are sorted by falling label, so the items that a preferred one
+is compared with are one range. With ``a = exp(s - middle)``, the probability that a pair (i, j) is
+put the wrong way round is ``t = a_j r``, ``r = 1 / (a_i + a_j)``: no exponential per pair; and
+``t (1 - t) = a_j a_i r²``. Preferred items are taken group by group, four at a time, so that the
+weight of a pair depends on the other item alone (``w[j] = W[k, g_j] a_j``) and the inner loop has
+neither branch nor look-up. Per group k it gathers, for every j, the sums of r and of ``a_i r²``
+over the preferred items; times w these give the gradient and the Hessian at j, times a_j row k of
+the K × K sums. Two quotients share one division.
+
+Score ranges above `WIDEST` within a query, where ``a`` would overflow, take an exponential per
+pair. Lists longer than `LONGEST` are passed over here: they are for
+`pairity.pairs.kernels.long_lists`.
+
+Three habits make LLVM emit vector instructions: NumPy's error model (no test for a division by
+zero), unsigned loop variables (no test for a negative index), and ranges padded to a whole number
+of vectors (`LANES` entries of weight 0 behind the last item).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+WIDEST = 340.0
+LONGEST = 1500
+LANES = 8
+_NARROW = 100.0
+_ABOVE_ALL = 1e150  # exp of a score far above: what it adds is lost in rounding up to _NARROW
+_ROOT_OF_HALF = 0x3FE6A09E667F3BCD  # the bits of √½
+_LOG_ROOM = 690.0  # products of the loss stay below exp(690)
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+
+# Written into its callers: a call that hands over five arrays costs more than a short loop.
+inlined = njit(inline="always")
+
+
+# --- one query: exponentials and runs ----------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
+def span(n, s):
+    """The lowest and the highest score."""
+    lowest = np.inf
+    highest = -np.inf
+    for i in range(np.uintp(0), np.uintp(n)):
+        lowest = min(lowest, s[i])
+        highest = max(highest, s[i])
+    return lowest, highest
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def exponentials(n, s, middle, a, bits, scale):
+    """Put ``exp(s - middle)`` into ``a``, for exponents within ±`WIDEST`; vectorised.
+
+    exp(x) = 2^k · exp(r) with |r| ≤ ln 2 / 2 and a Taylor polynomial for exp(r), good to one unit
+    in the last place. `scale` is a float view of `bits`, in which 2^k is put together.
+    """
+    for j in range(np.uintp(0), np.uintp(n)):
+        x = s[j] - middle
+        k = np.floor(x * 1.4426950408889634 + 0.5)
+        r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10
+        p = 1.0 / 6227020800.0
+        p = p * r + 1.0 / 479001600.0
+        p = p * r + 1.0 / 39916800.0
+        p = p * r + 1.0 / 3628800.0
+        p = p * r + 1.0 / 362880.0
+        p = p * r + 1.0 / 40320.0
+        p = p * r + 1.0 / 5040.0
+        p = p * r + 1.0 / 720.0
+        p = p * r + 1.0 / 120.0
+        p = p * r + 1.0 / 24.0
+        p = p * r + 1.0 / 6.0
+        p = p * r + 0.5
+        p = p * r + 1.0
+        p = p * r + 1.0
+        a[j] = p
+        bits[j] = (np.int64(k) + 1023) << 52
+    for j in range(np.uintp(0), np.uintp(n)):
+        a[j] *= scale[j]
+
+
+@inlined
+def _add_logarithms(lo, hi, x, bits, power, logs):
+    """Add the logarithms of `x`, normal positive numbers, to `logs`; `x` becomes 1. Vectorised.
+
+    log(2^k m) = k log 2 + log m with √½ ≤ m < √2, and log m = 2 artanh((m - 1) / (m + 1)) by its
+    series. `bits` is an integer view of `x`; `power` is room for k.
+    """
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        k = (bits[j] - _ROOT_OF_HALF) >> 52
+        bits[j] -= k << 52
+        power[j] = k
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        r = (x[j] - 1.0) / (x[j] + 1.0)
+        z = r * r
+        p = 1.0 / 21.0
+        p = p * z + 1.0 / 19.0
+        p = p * z + 1.0 / 17.0
+        p = p * z + 1.0 / 15.0
+        p = p * z + 1.0 / 13.0
+        p = p * z + 1.0 / 11.0
+        p = p * z + 1.0 / 9.0
+        p = p * z + 1.0 / 7.0
+        p = p * z + 1.0 / 5.0
+        p = p * z + 1.0 / 3.0
+        p = p * z + 1.0
+        logs[j] += power[j] * 0.6931471805599453 + 2.0 * r * p
+        x[j] = 1.0
+
+
+@inlined
+def group_end(head, n, code, by_group):
+    """The end of the group that begins at `head` in the listing by group."""
+    k = code[by_group[head]]
+    end = head + 1
+    while end < n and code[np.uintp(by_group[np.uintp(end)])] == k:
+        end += 1
+    return end
+
+
+@inlined
+def preferring(head, end, n, start, by_group):
+    """The end of those of the group's items that are preferred to anything."""
+    last = head
+    while last < end and start[np.uintp(by_group[np.uintp(last)])] < n:
+        last += 1
+    return last
+
+
+# --- one query: gradient, Hessian and sums -----------------------------------------------------
+
+
+@inlined
+def _rows_4(lo, hi, a, w, miss, curve, a0, a1, a2, a3):
+    g0 = g1 = g2 = g3 = 0.0
+    h0 = h1 = h2 = h3 = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        x = a[j]
+        d0 = a0 + x
+        d1 = a1 + x
+        d2 = a2 + x
+        d3 = a3 + x
+        r01 = 1.0 / (d0 * d1)
+        r23 = 1.0 / (d2 * d3)
+        i0 = r01 * d1
+        i1 = r01 * d0
+        i2 = r23 * d3
+        i3 = r23 * d2
+        q0 = i0 * i0
+        q1 = i1 * i1
+        q2 = i2 * i2
+        q3 = i3 * i3
+        miss[j] += (i0 + i1) + (i2 + i3)
+        curve[j] += (a0 * q0 + a1 * q1) + (a2 * q2 + a3 * q3)
+        wj = w[j]
+        g0 += wj * i0
+        g1 += wj * i1
+        g2 += wj * i2
+        g3 += wj * i3
+        h0 += wj * q0
+        h1 += wj * q1
+        h2 += wj * q2
+        h3 += wj * q3
+    return g0, g1, g2, g3, a0 * h0, a1 * h1, a2 * h2, a3 * h3
+
+
+@inlined
+def _rows_2(lo, hi, a, w, miss, curve, a0, a1):
+    g0 = g1 = h0 = h1 = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        x = a[j]
+        d0 = a0 + x
+        d1 = a1 + x
+        r01 = 1.0 / (d0 * d1)
+        i0 = r01 * d1
+        i1 = r01 * d0
+        q0 = i0 * i0
+        q1 = i1 * i1
+        miss[j] += i0 + i1
+        curve[j] += a0 * q0 + a1 * q1
+        wj = w[j]
+        g0 += wj * i0
+        g1 += wj * i1
+        h0 += wj * q0
+        h1 += wj * q1
+    return g0, g1, a0 * h0, a1 * h1
+
+
+@inlined
+def _row_1(lo, hi, a, w, miss, curve, a0, u0):
+    g0 = h0 = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        i0 = 1.0 / (a0 + a[j])
+        q0 = i0 * i0
+        miss[j] += u0 * i0
+        curve[j] += u0 * (a0 * q0)
+        wj = w[j]
+        g0 += wj * i0
+        h0 += wj * q0
+    return g0, a0 * h0
+
+
+@inlined
+def _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient, hessian):
+    """Groups and weighted exponentials, and whole vectors of nothing behind the last item."""
+    for i in range(np.uintp(0), np.uintp(n)):
+        codes[i] = code[i]
+        wa[i] = a[i] if uniform else weight[i] * a[i]
+    for i in range(np.uintp(n), np.uintp(n + LANES)):
+        a[i] = 1.0
+        codes[i] = 0
+        wa[i] = w[i] = miss[i] = curve[i] = 0.0
+        gradient[i] = hessian[i] = 0.0
+
+
+@inlined
+def _weigh_items(lo, hi, row, codes, wa, w):
+    """Weights ``row[codes] * wa``.
+
+    To choose among eight numbers takes vector instructions, to look one up does not.
+    """
+    r0, r1, r2, r3 = row[0], row[1], row[2], row[3]
+    r4, r5, r6, r7 = row[4], row[5], row[6], row[7]
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        c = codes[j]
+        odd = c & 1 != 0
+        second = c & 2 != 0
+        low = (r3 if odd else r2) if second else (r1 if odd else r0)
+        high = (r7 if odd else r6) if second else (r5 if odd else r4)
+        w[j] = (high if c & 4 else low) * wa[j]
+    if row.size > 8:
+        for j in range(np.uintp(lo), np.uintp(hi)):
+            w[j] = row[np.uintp(codes[j])] * wa[j]
+
+
+@inlined
+def _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian):
+    """Gradient and Hessian of the lower items; the sums of t of the first eight groups."""
+    t0 = t1 = t2 = t3 = t4 = t5 = t6 = t7 = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        gradient[j] += w[j] * miss[j]
+        hessian[j] += w[j] * curve[j]
+        t = wa[j] * miss[j]
+        c = codes[j]
+        t0 += t if c == 0 else 0.0
+        t1 += t if c == 1 else 0.0
+        t2 += t if c == 2 else 0.0
+        t3 += t if c == 3 else 0.0
+        t4 += t if c == 4 else 0.0
+        t5 += t if c == 5 else 0.0
+        t6 += t if c == 6 else 0.0
+        t7 += t if c == 7 else 0.0
+    return t0, t1, t2, t3, t4, t5, t6, t7
+
+
+@inlined
+def _put(cells, k, c, value):
+    if c < len(cells):
+        cells[k, c] = value
+
+
+@inlined
+def _walk_rows(
+    at, last, rows, n, start, a, weight, uniform, narrow, w, miss, curve, gradient, hessian
+):
+    """Compare the preferred items ``rows[at:last]`` (of one group) with all lower items.
+
+    Items of one label have the same lower items and go four or two at a time; three go as four,
+    with a fourth so far above all (where scores are `narrow`) that it adds nothing. Items with
+    weights of their own go one by one.
+    """
+    while at < last:
+        i0 = rows[at]
+        begin = start[i0]
+        end = begin + (n - begin + LANES - 1) // LANES * LANES
+        if uniform and at + 3 < last and start[rows[at + 3]] == begin:
+            i1, i2, i3 = rows[at + 1], rows[at + 2], rows[at + 3]
+            g0, g1, g2, g3, h0, h1, h2, h3 = _rows_4(
+                begin, end, a, w, miss, curve, a[i0], a[i1], a[i2], a[i3]
+            )
+            gradient[i0] -= g0
+            gradient[i1] -= g1
+            gradient[i2] -= g2
+            gradient[i3] -= g3
+            hessian[i0] += h0
+            hessian[i1] += h1
+            hessian[i2] += h2
+            hessian[i3] += h3
+            at += 4
+        elif narrow and at + 2 < last and start[rows[at + 2]] == begin:
+            i1, i2 = rows[at + 1], rows[at + 2]
+            g0, g1, g2, _, h0, h1, h2, _ = _rows_4(
+                begin, end, a, w, miss, curve, a[i0], a[i1], a[i2], _ABOVE_ALL
+            )
+            gradient[i0] -= g0
+            gradient[i1] -= g1
+            gradient[i2] -= g2
+            hessian[i0] += h0
+            hessian[i1] += h1
+            hessian[i2] += h2
+            at += 3
+        elif uniform and at + 1 < last and start[rows[at + 1]] == begin:
+            i1 = rows[at + 1]
+            g0, g1, h0, h1 = _rows_2(begin, end, a, w, miss, curve, a[i0], a[i1])
+            gradient[i0] -= g0
+            gradient[i1] -= g1
+            hessian[i0] += h0
+            hessian[i1] += h1
+            at += 2
+        else:
+            u = 1.0 if uniform else weight[i0]
+            g0, h0 = _row_1(begin, end, a, w, miss, curve, a[i0], u)
+            gradient[i0] -= u * g0
+            hessian[i0] += u * h0
+            at += 1
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _logistic_direct(
+    n, a, start, code, by_group, weight, uniform, narrow, rows, codes, wa, w, miss, curve,
+    gradient, hessian, cells,
+):  # fmt: skip
+    """One query whose scores lie within `WIDEST`; `a` holds their exponentials.
+
+    `rows` are those of the table, with zeros behind them up to a multiple of eight.
+    """
+    _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient, hessian)
+    head = 0
+    while head < n:
+        k = codes[by_group[head]]
+        end = group_end(head, n, codes, by_group)
+        last = preferring(head, end, n, start, by_group)
+        if last > head:
+            lo = start[by_group[head]]
+            hi = lo + (n - lo + LANES - 1) // LANES * LANES
+            _weigh_items(lo, hi, rows[k], codes, wa, w)
+            for j in range(np.uintp(lo), np.uintp(hi)):
+                miss[j] = 0.0
+                curve[j] = 0.0
+            _walk_rows(
+                head, last, by_group, n, start, a, weight, uniform, narrow, w, miss, curve,
+                gradient, hessian,
+            )  # fmt: skip
+            t0, t1, t2, t3, t4, t5, t6, t7 = _finish_items(
+                lo, hi, codes, wa, w, miss, curve, gradient, hessian
+            )
+            _put(cells, k, 0, t0)
+            _put(cells, k, 1, t1)
+            _put(cells, k, 2, t2)
+            _put(cells, k, 3, t3)
+            _put(cells, k, 4, t4)
+            _put(cells, k, 5, t5)
+            _put(cells, k, 6, t6)
+            _put(cells, k, 7, t7)
+            if len(cells) > 8:
+                for j in range(lo, n):
+                    if codes[j] >= 8:
+                        cells[k, codes[j]] += wa[j] * miss[j]
+        head = end
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _logistic_wide(s, start, code, weight, table, gradient, hessian, cells):
+    """One query with scores of any size: an exponential for each pair."""
+    n = s.size
+    for i in range(n):
+        for j in range(start[i], n):
+            d = s[i] - s[j]
+            e = np.exp(-abs(d))
+            p = 1.0 / (1.0 + e)
+            t = e * p if d >= 0 else p
+            u = weight[i] * weight[j]
+            w = table[code[i], code[j]] * u
+            gradient[i] -= w * t
+            gradient[j] += w * t
+            hessian[i] += w * (e * p * p)
+            hessian[j] += w * (e * p * p)
+            cells[code[i], code[j]] += u * t
+
+
+# --- one query: the loss -----------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _loss_products(
+    n, s, middle, widest, a, start, by_group, rows, codes, ones, w, product, bits, power, logs
+):
+    """The loss where all items weigh the same: a logarithm for many pairs at once.
+
+    -log σ(s_i - s_j) = log(a_i + a_j) - (s_i - middle); the factors a_i + a_j of one j and one
+    group of i are multiplied together as far as the exponent's range allows. `ones` ends, like
+    the items, at n, with zeros behind.
+    """
+    room = int(_LOG_ROOM / (0.5 * widest + 0.7))
+    loss = 0.0
+    head = 0
+    while head < n:
+        end = group_end(head, n, codes, by_group)
+        last = preferring(head, end, n, start, by_group)
+        if last > head:
+            lo = start[by_group[head]]
+            size = n + LANES
+            _weigh_items(lo, size, rows[codes[by_group[head]]], codes, ones, w)
+            for j in range(np.uintp(lo), np.uintp(size)):
+                product[j] = 1.0
+                logs[j] = 0.0
+            used = 0
+            begin = n
+            below = 0.0
+            at = head
+            while at < last:
+                i = by_group[at]
+                if start[i] != begin:
+                    begin = start[i]
+                    below = 0.0
+                    for j in range(np.uintp(begin), np.uintp(n)):
+                        below += w[j]
+                hi = begin + (n - begin + LANES - 1) // LANES * LANES
+                if used + 4 > room:
+                    _add_logarithms(lo, size, product, bits, power, logs)
+                    used = 0
+                if at + 3 < last and start[by_group[at + 3]] == begin:
+                    i1, i2, i3 = by_group[at + 1], by_group[at + 2], by_group[at + 3]
+                    a0, a1, a2, a3 = a[i], a[i1], a[i2], a[i3]
+                    for j in range(np.uintp(begin), np.uintp(hi)):
+                        x = a[j]
+                        product[j] *= ((a0 + x) * (a1 + x)) * ((a2 + x) * (a3 + x))
+                    loss -= ((s[i] - middle) + (s[i1] - middle)) * below
+                    loss -= ((s[i2] - middle) + (s[i3] - middle)) * below
+                    at += 4
+                    used += 4
+                else:
+                    a0 = a[i]
+                    for j in range(np.uintp(begin), np.uintp(hi)):
+                        product[j] *= a0 + a[j]
+                    loss -= (s[i] - middle) * below
+                    at += 1
+                    used += 1
+            _add_logarithms(lo, size, product, bits, power, logs)
+            for j in range(np.uintp(lo), np.uintp(size)):
+                loss += w[j] * logs[j]
+        head = end
+    return loss
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _loss_pairs(s, start, code, weight, table):
+    """The loss with item weights, or with scores of any size: a logarithm for each pair."""
+    loss = 0.0
+    n = s.size
+    for i in range(n):
+        row = table[code[i]]
+        for j in range(start[i], n):
+            d = s[i] - s[j]
+            value = np.log1p(np.exp(-abs(d)))
+            if d < 0:
+                value -= d
+            loss += row[code[j]] * weight[i] * weight[j] * value
+    return loss
+
+
+# --- blocks of queries -------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def logistic(
+    first, last, scores, order, bounds, start, code, by_group, weight, uniform, longest, table,
+    query_weight, with_loss, gradient, hessian, cells, losses,
+):  # fmt: skip
+    """Weighted pairwise logistic loss, gradient and diagonal Hessian; soft sums per cell.
+
+    Writes gradient and Hessian in the caller's row order, and for each query the loss and, in
+    `cells`, the sums of t = σ(s_j - s_i) over the pairs of each cell (not weighted by the table).
+    """
+    size = min(longest, LONGEST) + LANES
+    s = np.empty(size)
+    a = np.empty(size)
+    w = np.empty(size)
+    miss = np.empty(size)
+    curve = np.empty(size)
+    g = np.empty(size)
+    h = np.empty(size)
+    wa = np.empty(size)
+    ones = np.empty(size)
+    codes = np.empty(size, dtype=np.int64)
+    rows = np.zeros((len(table), (len(table) + 7) // 8 * 8))
+    rows[:, : len(table)] = table
+    bits = np.empty(size, dtype=np.int64)
+    scale = bits.view(np.float64)
+    for q in range(first, last):
+        b = bounds[q]
+        e = bounds[q + 1]
+        n = e - b
+        if n > LONGEST:
+            continue
+        cells[q] = 0.0
+        losses[q] = 0.0
+        for i in range(n):
+            s[i] = scores[order[b + i]]
+        g[:n] = 0.0
+        h[:n] = 0.0
+        if start[b] < n:
+            lowest, highest = span(n, s)
+            widest = highest - lowest
+            if widest <= WIDEST:
+                middle = 0.5 * lowest + 0.5 * highest
+                exponentials(n, s, middle, a, bits, scale)
+                _logistic_direct(
+                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], uniform,
+                    uniform and widest <= _NARROW, rows, codes, wa, w, miss, curve, g, h,
+                    cells[q],
+                )  # fmt: skip
+                if with_loss and uniform:
+                    ones[:n] = 1.0
+                    ones[n : n + LANES] = 0.0
+                    losses[q] = _loss_products(
+                        n, s, middle, widest, a, start[b:e], by_group[b:e], rows, codes, ones, w,
+                        scale, bits, miss, curve,
+                    )  # fmt: skip
+                elif with_loss:
+                    losses[q] = _loss_pairs(s[:n], start[b:e], code[b:e], weight[b:e], table)
+            else:
+                _logistic_wide(
+                    s[:n], start[b:e], code[b:e], weight[b:e], table, g[:n], h[:n], cells[q]
+                )
+                if with_loss:
+                    losses[q] = _loss_pairs(s[:n], start[b:e], code[b:e], weight[b:e], table)
+        v = query_weight[q]
+        losses[q] *= v
+        for i in range(n):
+            gradient[order[b + i]] = v * g[i]
+            hessian[order[b + i]] = v * h[i]
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def _product_row(lo, hi, a, w, vector, back, a0, u0, v0):
+    total = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        i0 = 1.0 / (a0 + a[j])
+        m = ((a0 * i0) * (a[j] * i0)) * (v0 - vector[j])
+        back[j] += u0 * m
+        total += w[j] * m
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _product_direct(n, a, start, code, by_group, weight, table, vector, w, back, out):
+    head = 0
+    while head < n:
+        k = code[by_group[head]]
+        end = group_end(head, n, code, by_group)
+        last = preferring(head, end, n, start, by_group)
+        if last > head:
+            lowest = start[by_group[head]]
+            for j in range(lowest, n):
+                w[j] = table[k, code[j]] * weight[j]
+                back[j] = 0.0
+            for r in range(head, last):
+                i = by_group[r]
+                out[i] += weight[i] * _product_row(
+                    start[i], n, a, w, vector, back, a[i], weight[i], vector[i]
+                )
+            for j in range(lowest, n):
+                out[j] -= w[j] * back[j]
+        head = end
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _product_wide(s, start, code, weight, table, vector, out):
+    n = s.size
+    for i in range(n):
+        for j in range(start[i], n):
+            e = np.exp(-abs(s[i] - s[j]))
+            p = 1.0 / (1.0 + e)
+            w = table[code[i], code[j]] * weight[i] * weight[j]
+            m = w * (e * p * p) * (vector[i] - vector[j])
+            out[i] += m
+            out[j] -= m
+
+
+@njit(cache=True, nogil=True)
+def hessian_product(
+    first, last, scores, order, bounds, start, code, by_group, weight, longest, table,
+    query_weight, vector, out,
+):  # fmt: skip
+    """The Hessian of the loss in the scores, times a vector, in the caller's row order."""
+    size = min(longest, LONGEST) + LANES
+    s = np.empty(size)
+    a = np.empty(size)
+    w = np.empty(size)
+    v = np.empty(size)
+    back = np.empty(size)
+    result = np.empty(size)
+    bits = np.empty(size, dtype=np.int64)
+    scale = bits.view(np.float64)
+    for q in range(first, last):
+        b = bounds[q]
+        e = bounds[q + 1]
+        n = e - b
+        if n > LONGEST:
+            continue
+        for i in range(n):
+            s[i] = scores[order[b + i]]
+            v[i] = vector[order[b + i]]
+            result[i] = 0.0
+        if start[b] < n:
+            lowest, highest = span(n, s)
+            if highest - lowest <= WIDEST:
+                exponentials(n, s, 0.5 * lowest + 0.5 * highest, a, bits, scale)
+                _product_direct(
+                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, v,
+                    w, back, result,
+                )  # fmt: skip
+            else:
+                _product_wide(s[:n], start[b:e], code[b:e], weight[b:e], table, v[:n], result[:n])
+        for i in range(n):
+            out[order[b + i]] = query_weight[q] * result[i]

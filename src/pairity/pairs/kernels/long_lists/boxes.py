@@ -1,0 +1,194 @@
+"""Where the items lie: boxes on the score axis, and chunks of the list."""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from pairity.pairs.kernels.long_lists.tables import (
+    DECAYS,
+    FAR_TIME,
+    ITEM_TIME,
+    NEAR,
+    NEAR_TIME,
+    PRODUCT_RANGE,
+    WIDE_TIME,
+    WIDTH,
+)
+
+
+@njit(cache=True, nogil=True)
+def place_items(scores):
+    """Return every item's box, its place there, and where the boxes are."""
+    n = scores.size
+    box = np.empty(n, np.int32)
+    place = np.empty(n)
+    low = high = np.floor(scores[0] / WIDTH)
+    for i in range(n):
+        cell = np.floor(scores[i] / WIDTH)
+        low = min(low, cell)
+        high = max(high, cell)
+        place[i] = (scores[i] - WIDTH * cell) - 0.5 * WIDTH
+    if high - low >= 4.0 * n + 4096.0:
+        return box, place, _number_sorted(scores, box)
+    where = np.empty(int(high - low) + 1)
+    for b in range(where.size):
+        where[b] = WIDTH * (low + b)
+    for i in range(n):
+        box[i] = int(np.floor(scores[i] / WIDTH) - low)
+    return box, place, renumber(box, where)
+
+
+@njit(cache=True, nogil=True)
+def renumber(box, where):
+    """Number only the boxes in use, in the same order; return where they are."""
+    number = np.zeros(where.size, np.int32)
+    for i in range(box.size):
+        number[box[i]] = 1
+    used = np.empty(where.size)
+    n_used = 0
+    for b in range(where.size):
+        if number[b] > 0:
+            number[b] = n_used
+            used[n_used] = where[b]
+            n_used += 1
+    for i in range(box.size):
+        box[i] = number[box[i]]
+    return used[:n_used]
+
+
+@njit(cache=True, nogil=True)
+def _number_sorted(scores, box):
+    """Number the boxes by merge sort, when they lie too far apart to be counted through."""
+    n = scores.size
+    order = np.empty(n, np.int64)
+    other = np.empty(n, np.int64)
+    for i in range(n):
+        order[i] = i
+    width = 1
+    while width < n:
+        for low in range(0, n, 2 * width):
+            middle = min(low + width, n)
+            high = min(middle + width, n)
+            i, j = low, middle
+            for k in range(low, high):
+                if j >= high or (i < middle and scores[order[i]] <= scores[order[j]]):
+                    other[k] = order[i]
+                    i += 1
+                else:
+                    other[k] = order[j]
+                    j += 1
+        order, other = other, order
+        width *= 2
+    where = np.empty(n)
+    n_used = 0
+    for k in range(n):
+        cell = WIDTH * np.floor(scores[order[k]] / WIDTH)
+        if n_used == 0 or cell != where[n_used - 1]:
+            where[n_used] = cell
+            n_used += 1
+        box[order[k]] = n_used - 1
+    return where[:n_used]
+
+
+@njit(cache=True, nogil=True)
+def lay_out(where):
+    """Return the first near box and one past the last, for each box, and decays between boxes.
+
+    The decays are e^(-q distance) from the box before, to the first box above that is far, and to
+    the first box below that is far.
+    """
+    n = where.size
+    reach = WIDTH * (NEAR + 0.5)
+    near_low, near_high = np.empty(n, np.int64), np.empty(n, np.int64)
+    step, rise, fall = np.zeros((n, DECAYS)), np.zeros((n, DECAYS)), np.zeros((n, DECAYS))
+    a = 0
+    for b in range(n):
+        if b > 0:
+            _fill_powers(where[b] - where[b - 1], step[b])
+        while where[b] - where[a] > reach:
+            _fill_powers(where[b] - where[a], rise[a])
+            a += 1
+        near_low[b] = a
+    a = n
+    for b in range(n - 1, -1, -1):
+        while where[a - 1] - where[b] > reach:
+            a -= 1
+            _fill_powers(where[a] - where[b], fall[a])
+        near_high[b] = a
+    return near_low, near_high, step, rise, fall
+
+
+@njit(cache=True, nogil=True)
+def _fill_powers(distance, out):
+    """Write e^(-q distance) for q = 1, 2, ..."""
+    factor = math.exp(-distance)
+    power = 1.0
+    for q in range(DECAYS):
+        power *= factor
+        out[q] = power
+
+
+@njit(cache=True, nogil=True)
+def cut(start, low, high, most):
+    """Cut [low, high) into chunks of one label or of at most `most` items; return the bounds."""
+    bounds = np.empty(2 * ((high - low) // most) + 3, np.int64)
+    bounds[0] = low
+    n = 0
+    end = low
+    while end < high:
+        end = start[end]
+        while end < high and start[end] - bounds[n] <= most:
+            end = start[end]
+        n += 1
+        bounds[n] = end
+    return bounds[: n + 1]
+
+
+@njit(cache=True, nogil=True)
+def plan(start, box, where, n_groups, pair_time):
+    """Decide what to do; return tasks (first, last, chunk size), no size for visiting all pairs.
+
+    Each task is a range of the list. Where sweeps over its chunks pay, the chunks that hold
+    several labels become tasks in their turn.
+    """
+    n = box.size
+    if where[-1] - where[0] > PRODUCT_RANGE:
+        pair_time += WIDE_TIME
+    tasks = np.empty((n + 1, 3), np.int64)
+    seen = np.zeros(where.size, np.int64)
+    tasks[0, 0] = 0
+    tasks[0, 1] = n
+    n_tasks = 1
+    done = 0
+    while done < n_tasks:
+        first, last = tasks[done, 0], tasks[done, 1]
+        done += 1
+        n_boxes = 0.0
+        for i in range(first, last):
+            if seen[box[i]] != done:
+                seen[box[i]] = done
+                n_boxes += 1.0
+        # Such chunks that visiting their pairs takes as long as their part in the sweeps; a chunk
+        # cannot use more boxes than it has items.
+        n_near = min(n_boxes, 2.0 * NEAR_TIME * n_groups / pair_time)
+        box_time = n_groups * (n_near * NEAR_TIME + n_boxes * FAR_TIME)
+        most = max(int(math.sqrt(2.0 * box_time / pair_time)), 64)
+        bounds = cut(start, first, last, most)
+        n_chunks = bounds.size - 1
+        pairs = 0.0
+        for c in range(n_chunks):
+            pairs += float(bounds[c + 1] - bounds[c]) * float(last - bounds[c + 1])
+        n_near = min(n_boxes * (n_chunks - 1.0), float(last - first))
+        box_time = n_groups * (n_near * NEAR_TIME + (n_chunks - 1.0) * n_boxes * FAR_TIME)
+        sweep_time = box_time + (last - first) * ITEM_TIME
+        if pairs * pair_time < sweep_time or n_tasks + n_chunks > n:
+            tasks[done - 1, 2] = 0
+            continue
+        tasks[done - 1, 2] = most
+        for c in range(n_chunks):
+            if start[bounds[c]] < bounds[c + 1]:
+                tasks[n_tasks, 0] = bounds[c]
+                tasks[n_tasks, 1] = bounds[c + 1]
+                n_tasks += 1
+    return tasks[:n_tasks]

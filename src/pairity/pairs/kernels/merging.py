@@ -1,0 +1,233 @@
+"""Compiled merging of lists with two labels: who is above whom, and who within a margin.
+
+As in `pairity.pairs.kernels.logistic`, functions walk the queries ``first`` to ``last`` of a
+layout, release the
+GIL, and write what belongs to those queries. `merge` sorts the preferred and the other items of
+each list and notes, for each item, how many of the other side come before it: above it, within a
+margin below, within a margin above. With these numbers, counts and the hinges of any weights,
+`reaching`, need only sums over the first few items of a side, which are kept by group: O(n K) a
+list.
+
+Lists are sorted by insertion from where they were when last looked at. Scores that a small step
+has changed are nearly sorted still, and where they are not, the list is sorted anew.
+
+The merge has no branch: each step writes both places and moves on by one on either side; what is
+written too early is written again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from pairity.pairs.kernels.logistic import inlined
+
+_MOVES = 12  # an item, on average: beyond that, sorting anew is faster
+
+
+@njit(cache=True, nogil=True)
+def _sort_again(b, head, end, scores, order, rising, keys):
+    """Sort the items of one side by rising score, from their last order; infinity ends the keys."""
+    n = end - head
+    left = _MOVES * n
+    highest = -np.inf
+    for r in range(np.uintp(0), np.uintp(n)):
+        item = rising[np.uintp(head) + r]
+        x = scores[order[np.uintp(b) + np.uintp(item)]]
+        if x >= highest:  # where it was
+            keys[r] = x
+            highest = x
+            continue
+        at = np.uintp(r)
+        while at > 0 and keys[at - np.uintp(1)] > x:
+            keys[at] = keys[at - np.uintp(1)]
+            rising[np.uintp(head) + at] = rising[np.uintp(head) + at - np.uintp(1)]
+            at -= np.uintp(1)
+            left -= 1
+        keys[at] = x
+        rising[np.uintp(head) + at] = item
+        if left < 0:
+            break
+    if left < 0:
+        for r in range(n):
+            keys[r] = scores[order[b + rising[head + r]]]
+        places = np.argsort(keys[:n])
+        items = rising[head:end].copy()
+        sorted_keys = keys[:n][places]
+        for r in range(n):
+            rising[head + r] = items[places[r]]
+            keys[r] = sorted_keys[r]
+    keys[n] = np.inf
+
+
+@inlined
+def _merge(u, v, upper, lower, margin, above, near, far, up_near, up_far):
+    """Where each item of a side stands among those of the other; both end with infinity.
+
+    For the preferred item i, by rising score: `above`, others below it; `near`, others it is at
+    least a margin above; `far`, others less than a margin above it, and all below. For the other
+    item j: `up_near`, preferred items less than a margin above it, and all below; `up_far`,
+    preferred items that it is at least a margin above.
+    """
+    i0 = i1 = i2 = np.uintp(0)
+    j0 = j1 = j2 = np.uintp(0)
+    one = np.uintp(1)
+    for _ in range(u + v):
+        above[i0] = j0
+        step = np.uintp(lower[j0] < upper[i0])
+        j0 += step
+        i0 += one - step
+        near[i1] = j1
+        up_near[j1] = i1
+        step = np.uintp(upper[i1] - lower[j1] < margin)
+        i1 += step
+        j1 += one - step
+        far[i2] = j2
+        up_far[j2] = i2
+        step = np.uintp(lower[j2] - upper[i2] < margin)
+        j2 += step
+        i2 += one - step
+
+
+@inlined
+def _add_up(b, head, n, rising, code, weight, at, sums):
+    """The weights of the first few items of a side added up, for each code; ``sums[k, at]`` is 0.
+
+    Two codes at a time: the sums of one item wait for those of the last, but not for each other.
+    """
+    last = len(sums) - 1
+    for k in range(0, last + 1, 2):
+        more = min(k + 1, last)
+        one = two = 0.0
+        sums[k, at] = 0.0
+        sums[more, at] = 0.0
+        for r in range(np.uintp(0), np.uintp(n)):
+            item = np.uintp(b) + np.uintp(rising[np.uintp(head) + r])
+            one += weight[item] if code[item] == k else 0.0
+            two += weight[item] if code[item] == more else 0.0
+            sums[k, np.uintp(at + 1) + r] = one
+            sums[more, np.uintp(at + 1) + r] = two
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
+def _weigh(b, head, end, weight, passed):
+    """What the items of a group have passed, times their weights, in all."""
+    total = 0.0
+    for i in range(np.uintp(head), np.uintp(end)):
+        total += weight[np.uintp(b) + i] * passed[i]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def merge(
+    first, last, scores, order, bounds, start, code, weight, longest, margin, rising, near, far,
+    sums, cells,
+):  # fmt: skip
+    """Sort both sides of each list and merge them.
+
+    ``rising[b:e]`` lists the items of a query, from 0 in the order of the layout: the preferred
+    ones by rising score, then the others. `near` and `far` are those of `_merge` for these places,
+    and `sums` the weights of the first few of them for each code: of the preferred ones from
+    ``b + 2q`` on, then of the others. `cells` are sums of 1[s_i > s_j], ties one half, over the
+    pairs of each cell.
+    """
+    n_codes = len(sums)
+    upper, lower = np.empty((2, longest + 1))
+    passed = np.empty(longest)
+    above, level, u_near, u_far, l_near, l_far = np.empty((6, longest + 1), dtype=np.uint32)
+    for q in range(first, last):
+        b = bounds[q]
+        n = bounds[q + 1] - b
+        u = start[b] if n else 0
+        v = n - u
+        for k in range(n_codes):
+            for c in range(n_codes):
+                cells[q, k, c] = 0.0
+        if v == 0:
+            continue
+        _sort_again(b, b, b + u, scores, order, rising, upper)
+        _sort_again(b, b + u, b + n, scores, order, rising, lower)
+        _merge(u, v, upper, lower, margin, above, u_near, u_far, l_near, l_far)
+        for i in range(u):
+            near[b + i] = u_near[i]
+            far[b + i] = u_far[i]
+        for j in range(v):
+            near[b + u + j] = l_near[j]
+            far[b + u + j] = l_far[j]
+        of_upper = b + 2 * q
+        of_lower = of_upper + u + 1
+        _add_up(b, b, u, rising, code, weight, of_upper, sums)
+        _add_up(b, b + u, v, rising, code, weight, of_lower, sums)
+        tied = False
+        for i in range(u):
+            tied |= lower[above[i]] == upper[i]
+            level[i] = above[i]
+        if tied:
+            at = np.uint32(0)
+            for i in range(u):
+                at = max(at, above[i])
+                while lower[at] == upper[i]:
+                    at += np.uint32(1)
+                level[i] = at
+        for k in range(n_codes):
+            for r in range(np.uintp(0), np.uintp(u)):
+                one = sums[k, np.uintp(of_lower) + np.uintp(above[r])]
+                two = sums[k, np.uintp(of_lower) + np.uintp(level[r])]
+                passed[np.uintp(rising[np.uintp(b) + r])] = 0.5 * (one + two)
+            head = 0
+            while head < u:  # items of one label are listed group by group
+                group = code[b + head]
+                end = head + 1
+                while end < u and code[b + end] == group:
+                    end += 1
+                cells[q, group, k] = _weigh(b, head, end, weight, passed)
+                head = end
+
+
+@inlined
+def _mix(n, at, sums, table, share, mixed):
+    """``mixed[k]``, of ``table[k, c]`` times the share of group c times its sums."""
+    for k in range(len(table)):
+        one = table[k, 0] * share[0]
+        for r in range(np.uintp(0), np.uintp(n + 1)):
+            mixed[k, r] = one * sums[0, np.uintp(at) + r]
+        for c in range(1, len(table)):
+            one = table[k, c] * share[c]
+            for r in range(np.uintp(0), np.uintp(n + 1)):
+                mixed[k, r] += one * sums[c, np.uintp(at) + r]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
+def reaching(
+    first, last, order, bounds, start, code, weight, longest, rising, near, far, sums, table,
+    mirrored, share, query_weight, gradient,
+):  # fmt: skip
+    """The gradient of the weighted hinges on either side of all pairs, as in `losses.two_hinges`.
+
+    ``share[q, side, k]`` multiplies the weights of the items of group k: of the preferred ones
+    where the side is 0, of the others where it is 1. Queries without a pair are left out.
+    """
+    within, beyond = np.empty((2, len(table), longest + 1))
+    columns, mirrored_columns = np.ascontiguousarray(table.T), np.ascontiguousarray(mirrored.T)
+    for q in range(first, last):
+        b = bounds[q]
+        n = bounds[q + 1] - b
+        u = start[b] if n else 0
+        v = n - u
+        if v == 0:
+            continue
+        upper, lower = share[q]
+        _mix(v, b + 2 * q + u + 1, sums, table, lower, within)
+        _mix(v, b + 2 * q + u + 1, sums, mirrored, lower, beyond)
+        for r in range(np.uintp(b), np.uintp(b + u)):
+            item = np.uintp(b) + np.uintp(rising[r])
+            k = np.uintp(code[item])
+            slope = beyond[k, far[r]] + within[k, near[r]] - within[k, np.uintp(v)]
+            gradient[np.uintp(order[item])] = query_weight[q] * upper[k] * weight[item] * slope
+        _mix(u, b + 2 * q, sums, columns, upper, within)
+        _mix(u, b + 2 * q, sums, mirrored_columns, upper, beyond)
+        for r in range(np.uintp(b + u), np.uintp(b + n)):
+            item = np.uintp(b) + np.uintp(rising[r])
+            k = np.uintp(code[item])
+            slope = within[k, near[r]] + beyond[k, far[r]] - beyond[k, np.uintp(u)]
+            gradient[np.uintp(order[item])] = query_weight[q] * lower[k] * weight[item] * slope

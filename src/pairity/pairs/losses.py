@@ -1,0 +1,466 @@
+r"""Losses on preference pairs, all with the K × K table: what a ranker is asked to make small.
+
+A loss turns scores into derivatives, one number per item, which is all a booster or any other
+back end needs: ``gradient, hessian = loss.derivatives(scores, queries, table)``. Both are sums
+over preference pairs (i, j), y_i > y_j, of what the loss says about the pair, times
+
+.. math:: w_{ij} = v_q\, u_i u_j\, W_{g_i g_j},
+
+the weights of the query and of the two items, and the table's entry for their groups (1 where a
+group is missing). Derivatives are linear in the table, whose entries may be zero or negative:
+twice the table gives twice the derivatives, and a zero drops a cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairity._utils.threads import run_blocks
+from pairity._utils.validation import show
+from pairity.data.queries import Queries
+from pairity.exceptions import InputError
+from pairity.pairs.cells import pairwise_logistic
+from pairity.pairs.kernels import hinge as hinge_kernels
+from pairity.pairs.kernels import losses as loss_kernels
+
+Array = NDArray[np.float64]
+
+_MOST_GRADES = 31  # without gains: 2^label - 1 up to 2^30 - 1, as LightGBM has it
+
+
+class Loss(Protocol):
+    """What a back end asks of a loss.
+
+    A loss that is the value its gradient belongs to also has ``value(scores, queries, table)``; a
+    minimiser with a line search needs that, a booster does not.
+    """
+
+    def derivatives(
+        self, scores: Array, queries: Queries, table: ArrayLike, *, iteration: int = 0
+    ) -> tuple[Array, Array]:
+        """Gradient and Hessian diagonal in the scores, in the caller's row order."""
+
+
+@dataclass(frozen=True)
+class Logistic:
+    r"""The logistic loss on every preference pair, as in RankNet; the default.
+
+    .. math:: L = \sum_{(i,j):\, y_i > y_j} w_{ij} \log(1 + e^{-(s_i - s_j)})
+
+    References
+    ----------
+    C. Burges et al. (2005). Learning to rank using gradient descent. ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pairity import Queries
+    >>> from pairity.pairs.losses import Logistic
+    >>> queries = Queries.from_arrays(
+    ...     None, [1, 0, 0], qid=[0, 0, 0], sensitive_features=["f", "m", "f"]
+    ... )
+    >>> gradient, hessian = Logistic().derivatives(np.zeros(3), queries, [[1, 3], [1, 1]])
+    >>> gradient
+    array([-2. ,  1.5,  0.5])
+    """
+
+    def derivatives(
+        self,
+        scores: Array,
+        queries: Queries,
+        table: ArrayLike,
+        *,
+        iteration: int = 0,  # noqa: ARG002
+    ) -> tuple[Array, Array]:
+        """Gradient and Hessian diagonal in the scores.
+
+        Parameters
+        ----------
+        scores : float64 array of shape (n_items,)
+            Finite, of any size.
+        queries : Queries
+        table : array of shape (n_groups, n_groups)
+        iteration : int
+            Makes no difference here.
+
+        Returns
+        -------
+        gradient, hessian : float64 arrays of shape (n_items,)
+        """
+        result = pairwise_logistic(scores, queries, table, with_loss=False)
+        return result.gradient, result.hessian
+
+    def value(self, scores: Array, queries: Queries, table: ArrayLike) -> float:
+        """The loss itself, summed over pairs."""
+        return pairwise_logistic(scores, queries, table).loss
+
+
+@dataclass(frozen=True)
+class Hinge:
+    r"""The hinge loss on every preference pair, as in Ranking SVM.
+
+    .. math:: L = \sum_{(i,j):\, y_i > y_j} w_{ij} \max(0,\, m - (s_i - s_j))
+
+    Parameters
+    ----------
+    margin : float
+        m, above 0: how far the preferred item must be above the other for the pair to cost
+        nothing.
+
+    Notes
+    -----
+    The gradient counts pairs: −1 for the preferred and +1 for the other item of each pair that is
+    not a margin apart, s_i − s_j < m, times its weight. A pair exactly a margin apart adds nothing.
+
+    The second derivative is zero wherever there is one, which no Newton step can divide by. In its
+    place `derivatives` returns, for each item, the weight of its violated pairs divided by m. A
+    Newton step is then at most one margin, whatever the scale of scores and margin.
+
+    Short lists compare all pairs; longer ones take O(n log n) by sorting.
+
+    References
+    ----------
+    T. Joachims (2002). Optimizing search engines using clickthrough data. KDD.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pairity import Queries
+    >>> from pairity.pairs.losses import Hinge
+    >>> queries = Queries.from_arrays(None, [1, 0, 0], qid=[0, 0, 0])
+    >>> scores = np.array([2.0, 1.5, 0.0])
+    >>> Hinge().derivatives(scores, queries, np.ones((0, 0)))[0]
+    array([-1.,  1.,  0.])
+    >>> Hinge().value(scores, queries, np.ones((0, 0)))
+    0.5
+    """
+
+    margin: float = 1.0
+
+    def __post_init__(self) -> None:
+        _require_positive(self.margin, "The margin of the hinge loss", "1.0")
+
+    def derivatives(
+        self,
+        scores: Array,
+        queries: Queries,
+        table: ArrayLike,
+        *,
+        iteration: int = 0,  # noqa: ARG002
+    ) -> tuple[Array, Array]:
+        """Gradient, and the weight of each item's violated pairs divided by the margin.
+
+        Parameters and result are those of `Logistic.derivatives`.
+        """
+        return two_hinges(scores, queries, table, margin=self.margin)[1:]
+
+    def value(self, scores: Array, queries: Queries, table: ArrayLike) -> float:
+        """The loss itself, summed over pairs."""
+        return two_hinges(scores, queries, table, margin=self.margin)[0]
+
+
+def two_hinges(
+    scores: Array,
+    queries: Queries,
+    table: ArrayLike,
+    mirrored: ArrayLike | None = None,
+    *,
+    margin: float = 1.0,
+) -> tuple[float, Array, Array]:
+    r"""Hinges on either side of every preference pair: the loss, its gradient, and a Hessian.
+
+    .. math:: L = \sum_{(i,j):\, y_i > y_j}
+        w_{ij} \max(0,\, m - (s_i - s_j)) + \bar w_{ij} \max(0,\, m + (s_i - s_j))
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n_items,)
+    queries : Queries
+    table : array of shape (n_groups, n_groups)
+        Of w, as in all losses.
+    mirrored : array of shape (n_groups, n_groups), optional
+        Of w̄, which asks for the other order; 0 where left out, and where a group is not known.
+    margin : float, m
+
+    Returns
+    -------
+    loss : float
+    gradient, hessian : float64 arrays of shape (n_items,), as in `Hinge`
+    """
+    layout = queries.layout
+    padded = queries.pad(table)
+    other = np.zeros_like(padded) if mirrored is None else queries.pad(mirrored, fill=0.0)
+    gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+    losses = np.empty(queries.n_queries)
+    run_blocks(
+        hinge_kernels.hinge, layout.bounds, _float64(scores), layout.order, layout.bounds,
+        layout.start, layout.level, layout.code, layout.by_group, layout.weight,
+        layout.longest, hinge_kernels.SHORT, padded, other, queries.weight_of_query,
+        float(margin), gradient, hessian, losses,
+    )  # fmt: skip
+    return float(losses.sum()), gradient, hessian
+
+
+@dataclass(frozen=True)
+class Sampled:
+    r"""The logistic loss on pairs drawn at random, as in BPR.
+
+    Each preferred item is compared with `n_pairs` lower items of its query, drawn uniformly and
+    with replacement; each stands for its share of the c_i lower items there are:
+
+    .. math::
+        \frac{c_i}{n} \sum_{d=1}^{n} w_{i j_d} \log(1 + e^{-(s_i - s_{j_d})}),
+        \qquad j_d \sim \mathrm{uniform}\{j : y_j < y_i\}
+
+    so that the expectation of gradient and Hessian are those of `Logistic`.
+
+    Parameters
+    ----------
+    n_pairs : int
+        n, the number of draws for each preferred item. One with no more than that many lower
+        items is compared with each of them once, which is exact.
+    random_state : int
+        The seed, from 0 up.
+
+    Notes
+    -----
+    Draws follow from the seed, the iteration, the item's row and the number of the draw, and from
+    nothing else: calling again gives the same numbers, and so does any number of threads. Give a
+    new `iteration` for new pairs. The time is O(n_items · n_pairs); `Logistic` is near linear in
+    the length of a list as well, and without noise, so that draws are for those who want BPR.
+
+    References
+    ----------
+    S. Rendle, C. Freudenthaler, Z. Gantner, L. Schmidt-Thieme (2009). BPR: Bayesian personalized
+    ranking from implicit feedback. UAI.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pairity import Queries
+    >>> from pairity.pairs.losses import Sampled
+    >>> queries = Queries.from_arrays(None, [1] + 9 * [0], qid=10 * [0])
+    >>> loss = Sampled(n_pairs=2, random_state=0)
+    >>> gradient, hessian = loss.derivatives(np.zeros(10), queries, np.ones((0, 0)), iteration=3)
+    >>> float(gradient[0]), int(np.count_nonzero(gradient[1:]))  # nine pairs' weight on two
+    (-4.5, 2)
+    """
+
+    n_pairs: int = 10
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        _require_whole(self.n_pairs, "n_pairs", 1, "the number of draws for each preferred item")
+        _require_whole(self.random_state, "random_state", 0, "the seed of the draws")
+
+    def derivatives(
+        self, scores: Array, queries: Queries, table: ArrayLike, *, iteration: int = 0
+    ) -> tuple[Array, Array]:
+        """Gradient and Hessian diagonal on the pairs that this iteration draws.
+
+        Parameters and result are those of `Logistic.derivatives`, with `iteration` from 0 up.
+        """
+        layout = queries.layout
+        gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+        run_blocks(
+            loss_kernels.sampled, layout.bounds, _float64(scores), layout.order, layout.bounds,
+            layout.start, layout.code, layout.weight, layout.longest, queries.pad(table),
+            queries.weight_of_query, int(self.n_pairs), int(self.random_state), int(iteration),
+            gradient, hessian,
+        )  # fmt: skip
+        return gradient, hessian
+
+    def value(self, scores: Array, queries: Queries, table: ArrayLike) -> float:
+        """The loss on all pairs, which the draws estimate: that of `Logistic`."""
+        return Logistic().value(scores, queries, table)
+
+
+@dataclass(frozen=True)
+class LambdaRank:
+    r"""The logistic loss, each pair times what exchanging its items would change in NDCG.
+
+    With the ranks r (from 0) that the scores give the items of a query, gains G and discounts
+    d(r) = 1 / log2(2 + r), a preference pair (i, j) with min(r_i, r_j) < k has
+
+    .. math::
+        \delta_{ij} = \frac{(G_i - G_j)\, |d(r_i) - d(r_j)|}{\mathrm{maxDCG@}k}
+                      \cdot \frac{1}{0.01 + |s_i - s_j|},
+        \qquad p_{ij} = \frac{1}{1 + e^{\sigma (s_i - s_j)}}
+
+    and adds −w σ δ p to the gradient of i, +w σ δ p to that of j, and w σ² δ p (1 − p) to the
+    Hessian of both. Per query, all are then multiplied by log2(1 + S) / S, S the sum of 2 σ δ p
+    over its pairs.
+
+    Parameters
+    ----------
+    k : int
+        How far down NDCG is looked at; a pair counts if one of its items is among the first k.
+        LightGBM's ``lambdarank_truncation_level``.
+    sigma : float
+        σ, the steepness of the logistic loss, above 0. LightGBM's ``sigmoid``.
+    normalise : bool
+        Whether to divide by the distance of the scores (where not all scores of the query are
+        equal) and to multiply by log2(1 + S) / S. LightGBM's ``lambdarank_norm``.
+    gains : sequence of float, optional
+        The gain of each label 0, 1, 2, ..., not negative and not falling; 2^label − 1 where left
+        out. LightGBM's ``label_gain``.
+
+    Notes
+    -----
+    With W = 1, no weights and no ties these are LightGBM's own numbers (up to its rounding to
+    float32 and its table of the logistic function). S is summed *without* the table and the
+    weights: it is a matter of the list, W = 1 or not, and so the derivatives stay linear in W.
+
+    Where scores tie, |d(r_i) − d(r_j)|, 0 unless min(r_i, r_j) < k, is its exact expectation over
+    all orders of the tied items, so that the order of rows makes no difference, not even before
+    the first tree, when all scores tie. (LightGBM ranks tied items in the order of their rows.) An
+    item of weight 0 still takes up its rank.
+
+    There is no ``value``: ranks change with the scores, and the gradient is that of no function of
+    them. To follow the training, measure NDCG.
+
+    XGBoost's ``rank:ndcg`` doubles the Hessian, which `pairity.rankers.xgboost` does too.
+
+    References
+    ----------
+    C. Burges (2010). From RankNet to LambdaRank to LambdaMART: an overview. Microsoft Research,
+    MSR-TR-2010-82.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pairity import Queries
+    >>> from pairity.pairs.losses import LambdaRank
+    >>> queries = Queries.from_arrays(None, [0, 1], qid=[0, 0])
+    >>> gradient, hessian = LambdaRank(normalise=False).derivatives(
+    ...     np.zeros(2), queries, np.ones((0, 0))
+    ... )
+    >>> gradient.round(4)  # half of 1 - 1 / log2(3)
+    array([ 0.1845, -0.1845])
+    """
+
+    k: int = 30
+    sigma: float = 1.0
+    normalise: bool = True
+    gains: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        _require_whole(self.k, "k", 1, "how many of the first ranks count")
+        _require_positive(self.sigma, "sigma, the steepness of LambdaRank,", "1.0")
+        if self.gains is not None:
+            object.__setattr__(self, "gains", _as_gains(self.gains))
+
+    def derivatives(
+        self,
+        scores: Array,
+        queries: Queries,
+        table: ArrayLike,
+        *,
+        iteration: int = 0,  # noqa: ARG002
+    ) -> tuple[Array, Array]:
+        """Gradient and Hessian diagonal, as the class has them.
+
+        Parameters and result are those of `Logistic.derivatives`. Labels must be whole numbers
+        from 0 up that have a gain.
+        """
+        gains = self._gains_for(queries)
+        layout = queries.layout
+        gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+        run_blocks(
+            loss_kernels.lambdarank, layout.bounds, _float64(scores), queries.y, layout.order,
+            layout.bounds, layout.start, layout.code, layout.by_group, layout.weight,
+            layout.longest, queries.pad(table), queries.weight_of_query, gains,
+            1.0 / np.log2(2.0 + np.arange(layout.longest)), min(int(self.k), layout.longest),
+            float(self.sigma), bool(self.normalise), gradient, hessian,
+        )  # fmt: skip
+        return gradient, hessian
+
+    def _gains_for(self, queries: Queries) -> Array:
+        labels = queries.y
+        strange = (labels < 0) | (labels != np.floor(labels))
+        if strange.any():
+            row = int(np.argmax(strange))
+            raise InputError(
+                f"y is {labels[row]:g} in row {row}, but LambdaRank looks up a gain for each label "
+                '0, 1, 2, ... Use loss="logistic", which compares labels only, or map the labels '
+                "to grades from 0 up."
+            )
+        known = _MOST_GRADES if self.gains is None else len(self.gains)
+        if labels.max() >= known:
+            reason = (
+                f"2^label - 1 serves for labels up to {_MOST_GRADES - 1}"
+                if self.gains is None
+                else f"gains has {known} entries, for labels up to {known - 1}"
+            )
+            raise InputError(
+                f"y goes up to {labels.max():g}, but {reason}. Give LambdaRank gains for all "
+                'labels, map them to fewer grades, or use loss="logistic".'
+            )
+        if self.gains is None:
+            return np.exp2(np.arange(known, dtype=np.float64)) - 1.0
+        return np.array(self.gains, dtype=np.float64)
+
+
+LOSSES: dict[str, type] = {
+    "logistic": Logistic,
+    "hinge": Hinge,
+    "bpr": Sampled,
+    "lambdarank": LambdaRank,
+}
+
+
+def as_loss(loss: Any) -> Loss:
+    """A loss from its name, or as it is.
+
+    Examples
+    --------
+    >>> from pairity.pairs.losses import as_loss
+    >>> as_loss("hinge")
+    Hinge(margin=1.0)
+    """
+    choice = f"{', '.join(map(repr, LOSSES))}, or a loss object such as Hinge(margin=2.0)"
+    if isinstance(loss, str):
+        if loss in LOSSES:
+            made: Loss = LOSSES[loss]()
+            return made
+        raise InputError(f"There is no loss named {loss!r}. Choose {choice}.")
+    if isinstance(loss, type) or not hasattr(loss, "derivatives"):
+        raise InputError(f"{loss!r} is not a loss. Pass {choice}.")
+    return loss  # type: ignore[no-any-return]
+
+
+def _require_positive(value: Any, what: str, example: str) -> None:
+    number = np.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+    if not 0.0 < number < np.inf:
+        raise InputError(f"{what} is {show(value)}. Give a number above 0, such as {example}.")
+
+
+def _require_whole(value: Any, name: str, least: int, what: str) -> None:
+    number = -1 if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
+    if not least <= number < 2**63:
+        raise InputError(f"{name} is {show(value)}. Give {what} as a whole number from {least} up.")
+
+
+def _as_gains(values: Any) -> tuple[float, ...]:
+    try:
+        gains = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"gains is {show(values)}. Give one number per label.") from error
+    if gains.ndim != 1 or len(gains) == 0:
+        raise InputError(f"gains has the shape {gains.shape}. Give one number per label.")
+    if not np.isfinite(gains).all() or gains[0] < 0 or (np.diff(gains) < 0).any():
+        raise InputError(
+            f"gains is {show(gains.tolist())}. Gains are finite, from 0 up, and do not fall from "
+            "one label to the next: give those of the labels 0, 1, 2, ... in this order."
+        )
+    return tuple(gains.tolist())
+
+
+def _float64(values: Array) -> Array:
+    return np.require(values, np.float64, ["C", "W"])  # read-only would compile the kernels anew

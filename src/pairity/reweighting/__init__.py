@@ -1,0 +1,1 @@
+"""Algorithm 1: measure the violation, move the multipliers, weigh the pairs, retrain."""

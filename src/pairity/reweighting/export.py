@@ -1,0 +1,184 @@
+"""export_pairs: the weighted preference pairs as a file, for any other tool to train on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity._utils.files import require_place, whole
+from pairity.data.queries import Queries
+from pairity.exceptions import InputError, MissingExtraError
+from pairity.pairs.cells import iter_weighted_pairs
+from pairity.reweighting.weights import PairWeights
+
+Rows = NDArray[np.int64]
+Blocks = Iterator[tuple[Rows, Rows, NDArray[np.float64]]]
+
+_FORMATS = {".parquet": "parquet", ".pairs": "catboost", ".tsv": "catboost"}
+
+
+def export_pairs(
+    queries: Queries,
+    weights: PairWeights,
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002 - what everybody calls it
+    rows: Rows | None = None,
+    block: int = 1_000_000,
+) -> None:
+    """Write the preference pairs of some queries, each with its weight, in blocks.
+
+    A pair weighs its entry in the table (1 where a group is missing) times its items' weights and
+    its query's, divided by the mean over all pairs written, as `CatBoostPairRanker` has it. Pairs
+    that weigh nothing are left out.
+
+    Parameters
+    ----------
+    queries : Queries
+        Its features are not looked at.
+    weights : PairWeights
+        With all the groups of the queries, matched by name.
+    path : str or path
+        Written whole or not at all: what was there before stays until the new file is complete.
+    format : {"parquet", "catboost"}, optional
+        By default what the suffix says: ``.parquet``, or ``.pairs`` and ``.tsv`` for CatBoost.
+
+        "parquet" has the columns query (your id; as text where Parquet has no such type), winner
+        and loser (row numbers from 0), winner_group and loser_group (null where missing), weight.
+        The weight table is in the file's metadata, as JSON, under ``pairity.reweighting.weights``.
+
+        "catboost" is CatBoost's pairs description: winner, loser and weight, separated by tabs,
+        without a header. CatBoost wants the rows of a query to stand together in its data.
+    rows : int64 array of shape (n_items,), optional
+        The row number to write for each item; by default the queries' own.
+    block : int
+        How many pairs are held in memory at a time, roughly: a block is not cut within the pairs
+        of one preferred item.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from pairity import PairWeights, Queries
+    >>> from pairity.reweighting.export import export_pairs
+    >>> queries = Queries.from_arrays(
+    ...     None, [0, 1, 0], qid=[7, 7, 7], sensitive_features=["f", "f", "m"]
+    ... )
+    >>> weights = PairWeights([[1.0, 3.0], [0.5, 1.0]], ("f", "m"))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "train.pairs")
+    ...     export_pairs(queries, weights, path)
+    ...     print(path.read_text().expandtabs(4))
+    1   0   0.5
+    1   2   1.5
+    <BLANKLINE>
+    """
+    path = Path(path)
+    require_place(path)
+    write = _writer(path, format)
+    if isinstance(block, bool) or not isinstance(block, (int, np.integer)) or block < 1:
+        raise InputError(f"block is {block!r}; give a whole number of pairs, 1 or more.")
+    table = _table(queries, weights)
+    rows = np.arange(queries.n_items) if rows is None else np.asarray(rows, dtype=np.int64)
+    if rows.shape != (queries.n_items,):
+        raise InputError(
+            f"rows has shape {rows.shape}, but there are {queries.n_items} items. Give one row "
+            "number per item."
+        )
+    write(path, queries, weights, rows, iter_weighted_pairs(queries, table, block=int(block)))
+
+
+def _writer(path: Path, chosen: str | None) -> Callable[..., None]:
+    if chosen is None:
+        chosen = _FORMATS.get(path.suffix.lower())
+        if chosen is None:
+            raise InputError(
+                f"The suffix of {str(path)!r} says no format. End it in {', '.join(_FORMATS)}, or "
+                "give format='parquet' or format='catboost'."
+            )
+    if chosen not in _FORMATS.values():
+        raise InputError(f"format is {chosen!r}; choose 'parquet' or 'catboost'.")
+    return _write_parquet if chosen == "parquet" else _write_catboost
+
+
+def _table(queries: Queries, weights: PairWeights) -> NDArray[np.float64]:
+    """The weight table in the order of the queries' groups."""
+    for name in queries.groups:
+        if name not in weights.groups:
+            raise InputError(
+                f"The weights have no group {name!r}, which the queries have; they have "
+                f"{', '.join(map(repr, weights.groups))}. Use the same groups in both."
+            )
+    at = [weights.groups.index(name) for name in queries.groups]
+    return weights.table[np.ix_(at, at)]
+
+
+def _write_catboost(
+    path: Path,
+    queries: Queries,  # noqa: ARG001 - CatBoost has the queries with its data
+    weights: PairWeights,  # noqa: ARG001
+    rows: Rows,
+    blocks: Blocks,
+) -> None:
+    line = "{}\t{}\t{!r}\n".format
+    with whole(path) as file:
+        for winner, loser, weight in blocks:
+            lines = map(line, rows[winner].tolist(), rows[loser].tolist(), weight.tolist())
+            file.write("".join(lines).encode())
+
+
+def _write_parquet(
+    path: Path, queries: Queries, weights: PairWeights, rows: Rows, blocks: Blocks
+) -> None:
+    pa, parquet = _pyarrow()
+    ids = _ids(pa, queries)
+    names = pa.array([*queries.groups, None], pa.string())
+    schema = pa.schema(
+        [
+            pa.field("query", ids.type, nullable=False),
+            pa.field("winner", pa.int64(), nullable=False),
+            pa.field("loser", pa.int64(), nullable=False),
+            pa.field("winner_group", pa.string()),
+            pa.field("loser_group", pa.string()),
+            pa.field("weight", pa.float64(), nullable=False),
+        ],
+        {"pairity.reweighting.weights": weights.to_json()},
+    )
+    with whole(path) as file, parquet.ParquetWriter(file, schema) as writer:
+        for winner, loser, weight in blocks:
+            columns = [
+                ids.take(pa.array(queries.query[winner])),
+                pa.array(rows[winner]),
+                pa.array(rows[loser]),
+                names.take(pa.array(queries.group[winner])),
+                names.take(pa.array(queries.group[loser])),
+                pa.array(weight),
+            ]
+            writer.write_batch(pa.record_batch(columns, schema=schema))
+
+
+def _pyarrow() -> tuple[Any, Any]:
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise MissingExtraError(
+            'Parquet files need pyarrow. Install it with: pip install "pairity[parquet]"; or write '
+            "CatBoost's pairs file, which needs nothing: format='catboost'."
+        ) from error
+
+
+def _ids(pa: Any, queries: Queries) -> Any:
+    """The query ids as Arrow has them: numbers as numbers, the rest as text."""
+    try:
+        ids = pa.array(queries.query_ids)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        ids = None  # such as tuples, or numbers beside text
+    if ids is None or pa.types.is_nested(ids.type) or pa.types.is_float16(ids.type):
+        ids = pa.array([str(each) for each in queries.query_ids.tolist()], pa.string())
+    return ids

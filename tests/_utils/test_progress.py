@@ -1,0 +1,156 @@
+"""Progress: of long fits, on stderr, for terminals, and not otherwise."""
+
+import io
+import sys
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from pairity._utils import progress
+from support.fit_cases import TWO, OtherPeoplesRanker, fit
+
+
+class FakeTerminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+class FakeTimer:
+    """Goes off when told to."""
+
+    made: list
+
+    def __init__(self, seconds, function):
+        self.seconds, self.function = seconds, function
+        self.waiting = False
+        FakeTimer.made.append(self)
+
+    def start(self):
+        self.waiting = True
+
+    def cancel(self):
+        self.waiting = False
+
+
+@pytest.fixture
+def stderr(monkeypatch, request):
+    """A stderr to look at, a terminal unless the test asks for a log, and timers at command."""
+    FakeTimer.made = []
+    monkeypatch.setattr(progress, "Timer", FakeTimer)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLUMNS", raising=False)
+    made = getattr(request, "param", FakeTerminal)()
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=made, modules={}))
+    return made
+
+
+log = pytest.mark.parametrize("stderr", [io.StringIO], indirect=True, ids=["log"])
+
+
+def go_off_in(fit_number):
+    """A ranker in whose fit so many seconds pass that patience runs out."""
+
+    def act(number):
+        if number == fit_number:
+            for timer in FakeTimer.made:
+                timer.function()
+
+    return OtherPeoplesRanker(act)
+
+
+def test_progress_of_a_long_fit_on_a_terminal(capsys, stderr):
+    fit(TWO, ranker=go_off_in(1), solver="plain")
+    (timer,) = FakeTimer.made
+    assert timer.seconds == progress.PATIENCE == 2.0
+    assert not timer.waiting
+    shown = stderr.getvalue()
+    assert "Reweighting" in shown
+    assert "1/5" in shown
+    assert "violation" in shown
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is back
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_of_a_single_long_round(stderr):
+    fit(TWO, ranker=go_off_in(0), max_rounds=0)
+    assert "0/1" in stderr.getvalue()
+
+
+def test_no_progress_of_a_quick_fit(stderr):
+    fit(TWO)
+    (timer,) = FakeTimer.made
+    assert not timer.waiting
+    timer.function()  # gone off at the last moment
+    assert stderr.getvalue() == ""
+
+
+def test_progress_ends_with_an_error(stderr):
+    def act(number):
+        FakeTimer.made[0].function()
+        raise MemoryError
+
+    with pytest.raises(MemoryError):
+        fit(TWO, ranker=OtherPeoplesRanker(act))
+    shown = stderr.getvalue()
+    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+
+
+def test_progress_leaves_stdout_to_others(capsys, stderr):
+    """What a ranker prints goes to stdout, also beside the bar."""
+
+    def act(number):
+        if number == 0:
+            FakeTimer.made[0].function()
+        sys.stdout.write(f"fit {number}\n")
+
+    fit(TWO, ranker=OtherPeoplesRanker(act), max_rounds=1, solver="plain")
+    assert capsys.readouterr().out == "fit 0\nfit 1\n"
+    assert "fit 0" not in stderr.getvalue()
+
+
+def test_progress_can_be_silenced(stderr):
+    fit(TWO, ranker=go_off_in(0), progress=False)
+    assert not FakeTimer.made
+    assert stderr.getvalue() == ""
+
+
+@log
+def test_progress_is_for_terminals(stderr):
+    fit(TWO, ranker=go_off_in(0))
+    assert not FakeTimer.made
+
+
+@log
+def test_progress_asked_for_goes_to_a_log_as_plain_lines(capsys, monkeypatch, stderr):
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
+    fit(TWO, ranker=go_off_in(1), solver="plain", progress=True)
+    lines = stderr.getvalue().splitlines()
+    assert lines[0].startswith("Reweighting: 1/5, violation 0.")
+    assert lines[-1].startswith("Reweighting: 5/5, violation 0.")
+    assert lines[-1].endswith(" s")
+    assert len(lines) == 5
+    assert "\x1b" not in stderr.getvalue()
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_is_not_for_workers(stderr):
+    worker = threading.Thread(target=fit, args=(TWO,), kwargs={"max_rounds": 0})
+    worker.start()
+    worker.join()
+    assert not FakeTimer.made
+
+
+def test_progress_with_a_real_clock(monkeypatch):
+    monkeypatch.setattr(progress, "PATIENCE", 0.05)
+    terminal = FakeTerminal()
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=terminal))
+    fit(TWO, ranker=OtherPeoplesRanker(lambda _: time.sleep(0.3)), max_rounds=0)
+    assert "Reweighting" in terminal.getvalue()
+
+
+def test_nothing_is_written_without_a_stderr(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    fit(TWO, max_rounds=1, progress=True)

@@ -1,0 +1,636 @@
+"""What the adapters of LightGBM and XGBoost have in common, each tried on both."""
+
+import pickle
+import subprocess
+import sys
+import weakref
+from types import SimpleNamespace
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.metrics import ndcg_score
+from sklearn.model_selection import GridSearchCV, GroupKFold
+
+from pairity import FairRanker, InputError, LinearRanker, Queries, StatisticalParity
+from pairity._utils.threads import n_threads
+from pairity.datasets import make_biased_ranking
+from pairity.exceptions import MissingExtraError, TargetNotReachedWarning, TrainingError
+from pairity.pairs.losses import Logistic
+from pairity.rankers import _boosting
+from pairity.rankers._boosting import read_evaluation_sets
+from pairity.rankers.adapters import as_ranker
+from pairity.rankers.lightgbm import LightGBMRanker
+from pairity.rankers.xgboost import XGBoostRanker
+from pairity.reweighting.algorithm import Outcome
+from support.boosters import DATA, HELD, LABELS, MADE, NAMES, ONES, TABLE, eval_sets, slow_logistic
+
+
+@pytest.fixture(params=["lightgbm", "xgboost"])
+def engine(request):
+    library = pytest.importorskip(request.param, reason=f"{request.param} is not installed")
+    if request.param == "lightgbm":
+        return SimpleNamespace(
+            library=library, name="lightgbm", adapter=LightGBMRanker, data="Dataset",
+            model=lambda **params: library.LGBMRanker(
+                **{"n_estimators": 8, "num_leaves": 7, "n_jobs": 1, **params}
+            ),
+            load="lightgbm.Booster(model_file=path).predict(X)", leaves="num_leaves",
+        )  # fmt: skip
+    return SimpleNamespace(
+        library=library, name="xgboost", adapter=XGBoostRanker, data="QuantileDMatrix",
+        model=lambda **params: library.XGBRanker(
+            **{"n_estimators": 8, "max_depth": 3, "n_jobs": 1, **params}
+        ),
+        load="xgboost.Booster(model_file=path).predict(xgboost.DMatrix(X), output_margin=True)",
+        leaves="max_depth",
+    )  # fmt: skip
+
+
+def fair(engine, constraint="inter", *, loss=None, params=None, **options):
+    options = {"tolerance": 0.03, "max_rounds": 10, "schedule": "retrain", **options}
+    return FairRanker(
+        engine.adapter(engine.model(**params or {}), loss=loss), constraint, **options
+    )
+
+
+def stopping(engine, n):
+    """Early stopping as each engine has it: parameters of the model."""
+    name = "early_stopping_round" if engine.name == "lightgbm" else "early_stopping_rounds"
+    return {name: n}
+
+
+# --- reweighting ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("validation", [None, 0.3])
+@pytest.mark.parametrize("schedule", ["retrain", "interleaved"])
+@pytest.mark.parametrize("constraint", ["inter", "statistical"])
+def test_the_violation_comes_within_the_tolerance(engine, constraint, schedule, validation):
+    made = make_biased_ranking(100, 16, strength=1.5, separation=3.0, noise=0.5, random_state=0)
+    model = FairRanker(
+        engine.model(n_estimators=60), constraint, tolerance=0.04, schedule=schedule,
+        validation=validation, random_state=0,
+    )  # fmt: skip
+    model.fit(made.X, made.y, qid=made.qid, sensitive_features=made.sensitive_features)
+    plain = clone(model).set_params(max_rounds=0, schedule="retrain")
+    plain.fit(made.X, made.y, qid=made.qid, sensitive_features=made.sensitive_features)
+    assert model.outcome_ is Outcome.WITHIN_TOLERANCE
+    assert model.violation_ <= 0.04 < 0.1 < plain.violation_
+    assert isinstance(model.ranker_, engine.adapter)
+    assert model.score(made.X, made.y_unbiased, qid=made.qid) > 0.8
+
+
+def test_the_order_of_queries_makes_no_difference(engine):
+    order = np.argsort(np.random.default_rng(0).permutation(40)[MADE.qid], kind="stable")
+    one = fair(engine).fit(**DATA)
+    other = fair(engine).fit(**{name: column[order] for name, column in DATA.items()})
+    assert np.array_equal(one.predict(MADE.X), other.predict(MADE.X))
+
+
+@pytest.mark.parametrize("loss", ["logistic", "lambdarank"])
+@pytest.mark.parametrize("schedule", ["retrain", "interleaved"])
+def test_the_order_of_rows_makes_no_difference(engine, schedule, loss):
+    order = np.random.default_rng(0).permutation(len(MADE.y))
+    model = fair(engine, loss=loss, schedule=schedule, tolerance=0.05)
+    one = clone(model).fit(**DATA)
+    other = clone(model).fit(**{name: column[order] for name, column in DATA.items()})
+    assert one.predict(MADE.X) == pytest.approx(other.predict(MADE.X), abs=1e-5)
+    assert one.lambda_ == pytest.approx(other.lambda_, abs=1e-5)
+
+
+def test_without_rounds_ndcg_is_that_of_the_engines_own_training(engine):
+    def mean_ndcg(model, made):
+        shape = (-1, 20)
+        return ndcg_score(made.y.reshape(shape), model.predict(made.X).reshape(shape), k=10)
+
+    gaps = []
+    for seed in range(3):
+        made = make_biased_ranking(160, 20, n_labels=4, noise=0.8, random_state=seed)
+        train, test = made.qid < 80, made.qid >= 80
+        held = SimpleNamespace(X=made.X[test], y=made.y[test])
+        own = engine.model(n_estimators=30)
+        ours = FairRanker(engine.model(n_estimators=30), max_rounds=0)
+        groups = {"group": [20] * 80} if engine.name == "lightgbm" else {"qid": made.qid[train]}
+        if engine.name == "lightgbm":
+            own.set_params(verbose=-1)
+        own.fit(made.X[train], made.y[train], **groups)
+        ours.fit(
+            made.X[train], made.y[train], qid=made.qid[train],
+            sensitive_features=made.sensitive_features[train],
+        )  # fmt: skip
+        gaps.append(mean_ndcg(ours, held) - mean_ndcg(own, held))
+    assert np.mean(gaps) > -0.01
+    assert np.max(np.abs(gaps)) < 0.03
+
+
+# --- the engine's model by itself, and among scikit-learn's tools ---------------------------------
+
+
+def test_the_booster_predicts_without_pairity(engine, tmp_path):
+    model = fair(engine, max_rounds=2, tolerance=0.0)
+    with pytest.warns(TargetNotReachedWarning):
+        model.fit(**DATA)
+    ending = "txt" if engine.name == "lightgbm" else "json"
+    path = tmp_path / f"model.{ending}"
+    model.ranker_.booster_.save_model(str(path))
+    np.save(tmp_path / "X.npy", HELD.X)
+    code = f"""
+import sys
+sys.modules["pairity"] = None  # importing it fails
+import numpy, {engine.name}
+path, X = sys.argv[1], numpy.load(sys.argv[2])
+numpy.save(sys.argv[3], {engine.load})
+"""
+    found = tmp_path / "scores.npy"
+    command = [sys.executable, "-c", code, str(path), str(tmp_path / "X.npy"), str(found)]
+    subprocess.run(command, check=True)
+    assert np.array_equal(np.load(found).astype(float), model.predict(HELD.X))
+
+
+def test_pickled_and_dumped_it_predicts_the_same(engine, tmp_path):
+    model = fair(engine).fit(**DATA, **eval_sets(HELD))
+    joblib.dump(model, tmp_path / "model.joblib")
+    pickled = pickle.dumps(model)
+    assert len(pickled) < MADE.X.nbytes + 60_000  # neither the data nor the bins are in it
+    for back in (pickle.loads(pickled), joblib.load(tmp_path / "model.joblib")):  # noqa: S301
+        assert np.array_equal(back.predict(HELD.X), model.predict(HELD.X))
+        assert back.ranker_.evals_result_ == model.ranker_.evals_result_
+
+
+def test_parameters_go_through(engine):
+    model = FairRanker(engine.model(), max_rounds=0)
+    assert f"ranker__{engine.leaves}" in model.get_params()
+    copied = clone(model.set_params(**{f"ranker__{engine.leaves}": 2, "ranker__n_estimators": 3}))
+    assert copied.ranker is not model.ranker
+    copied.fit(**DATA)
+    direct = engine.adapter(engine.model(**{engine.leaves: 2, "n_estimators": 3}))
+    direct.fit(MADE.X, MADE.y, qid=MADE.qid)
+    assert np.array_equal(copied.predict(MADE.X), direct.predict(MADE.X))
+
+
+def test_grid_search_by_query(engine):
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = FairRanker(engine.model(), max_rounds=1, tolerance=0.5)
+        model.set_fit_request(qid=True, sensitive_features=True).set_score_request(qid=True)
+        search = GridSearchCV(
+            model, {"ranker__n_estimators": [1, 30]}, cv=GroupKFold(3), error_score="raise"
+        )
+        search.fit(**DATA, groups=MADE.qid)
+    assert search.best_params_ == {"ranker__n_estimators": 30}
+    assert np.diff(search.cv_results_["mean_test_score"]) > 0.03
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def direct(engine, queries, table, n_trees=8, **params):
+    """The engine's own training call, on the slow objective."""
+    curvature = 2.0 if engine.name == "xgboost" else 1.0
+    objective, sizes = slow_logistic(queries, table, curvature), np.bincount(queries.query)
+    if engine.name == "lightgbm":
+        params = {"num_leaves": 7, "num_threads": 1, "verbosity": -1, **params}
+        data = engine.library.Dataset(queries.X, queries.y, group=sizes, params=params)
+        booster = engine.library.train({**params, "objective": objective}, data, n_trees)
+        return booster.predict(queries.X)
+    params = {"max_depth": 3, "nthread": 1, "base_score": 0.0, **params}
+    data = engine.library.DMatrix(queries.X, queries.y, group=sizes)
+    booster = engine.library.train(params, data, n_trees, obj=objective)
+    return booster.predict(data, output_margin=True)
+
+
+UNKNOWN = np.where(np.arange(len(MADE.y)) % 7 == 0, None, MADE.sensitive_features)
+ITEM_WEIGHT = np.random.default_rng(5).integers(0, 3, len(MADE.y)).astype(float)
+QUERY_WEIGHT = (MADE.qid % 4 + 0.5) * (MADE.qid != 3)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"sample_weight": ITEM_WEIGHT},
+        {"query_weight": QUERY_WEIGHT},
+        {"sample_weight": 0.1 + ITEM_WEIGHT, "query_weight": QUERY_WEIGHT},
+        {"sensitive_features": UNKNOWN},
+    ],
+    ids=lambda more: "+".join(more) or "none",
+)
+def test_all_weights_reach_the_gradients(engine, more):
+    queries = Queries.from_arrays(**{**DATA, **more})
+    found = engine.adapter(engine.model(), loss="logistic").fit_pairs(queries, TABLE)
+    assert found.predict(MADE.X) == pytest.approx(direct(engine, queries, TABLE), abs=1e-4)
+
+
+def test_only_ratios_of_weights_count(engine):
+    more = {"sample_weight": 0.01 * (1 + ITEM_WEIGHT), "query_weight": 100 * QUERY_WEIGHT}
+    queries = Queries.from_arrays(**DATA, **more)
+    one = engine.adapter(engine.model(), loss="logistic").fit_pairs(queries, TABLE)
+    other = engine.adapter(engine.model(), loss="logistic").fit_pairs(queries, 7 * TABLE)
+    assert one.predict(MADE.X) == pytest.approx(other.predict(MADE.X), abs=1e-4)
+
+
+def test_weights_that_add_up_to_nothing(engine):
+    with pytest.raises(InputError, match="add up to nothing"):
+        engine.adapter(engine.model()).fit_pairs(MADE.queries(), 0 * ONES)
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def built(engine, monkeypatch):
+    """What the engine's data are built from, each time."""
+    seen, kind = [], getattr(engine.library, engine.data)
+
+    class Counted(kind):
+        def __init__(self, data, *args, **kwargs):
+            seen.append(data)
+            super().__init__(data, *args, **kwargs)
+
+    monkeypatch.setattr(engine.library, engine.data, Counted)
+    return seen
+
+
+def test_data_are_binned_once_for_all_rounds(engine, built):
+    model = fair(engine, max_rounds=4, tolerance=0.0)
+    with pytest.warns(TargetNotReachedWarning):
+        model.fit(**DATA, **eval_sets(HELD, MADE))
+    assert len(model.history_) > 2
+    assert len(built) == 3  # and one each for the evaluation sets
+    assert built[0] is DATA["X"]  # not copied
+    assert built[1] is HELD.X
+
+
+@pytest.mark.parametrize("more", [{}, {"dart": True}, {"subsample": 0.5}], ids=str)
+def test_a_round_is_what_training_afresh_gives(engine, more):
+    """Nothing of a round stays behind in the data that the next one uses."""
+    params = {"subsample_freq": 1, **more} if engine.name == "lightgbm" else dict(more)
+    if params.pop("dart", False):
+        params["boosting" if engine.name == "lightgbm" else "booster"] = "dart"
+    model = fair(engine, params=params, max_rounds=3, tolerance=0.0)
+    with pytest.warns(TargetNotReachedWarning):
+        model.fit(**DATA, **eval_sets(HELD))
+    assert model.history_[-1].number > 1
+    weights = model.pair_weights_.table
+    afresh = engine.adapter(engine.model(**params)).fit_pairs(MADE.queries(), weights)
+    assert np.array_equal(afresh.predict(MADE.X), model.predict(MADE.X))
+
+
+def test_rows_are_sorted_only_where_they_stand_apart(engine, built):
+    order = np.random.default_rng(0).permutation(len(MADE.y))
+    shuffled = {name: column[order] for name, column in DATA.items()}
+    fair(engine, max_rounds=0).fit(**shuffled)
+    assert np.array_equal(built[0], MADE.X[order][np.argsort(MADE.qid[order], kind="stable")])
+
+
+def test_float32_stays_float32(engine, built):
+    model = fair(engine, max_rounds=0).fit(**{**DATA, "X": MADE.X.astype(np.float32)})
+    assert built[0].dtype == np.float32
+    again = fair(engine, max_rounds=0).fit(**DATA)
+    assert model.predict(MADE.X) == pytest.approx(again.predict(MADE.X), abs=0.2)
+
+
+def test_binned_data_live_as_long_as_the_queries(engine, built):
+    queries, ranker = MADE.queries(), engine.adapter(engine.model())
+    ranker.fit_pairs(queries, ONES)
+    ranker.fit_pairs(queries, TABLE)
+    assert len(built) == 1
+    kept = weakref.ref(queries._kept[engine.name][1].data)
+    assert kept() is not None
+    assert "_kept" not in pickle.loads(pickle.dumps(queries)).__dict__  # noqa: S301
+    clone(ranker).set_params(estimator__max_bin=9).fit_pairs(queries, ONES)
+    assert len(built) == 2
+    assert kept() is None
+    kept = weakref.ref(queries._kept[engine.name][1].data)
+    del queries
+    assert kept() is None
+
+
+def frame(**columns):
+    return pd.DataFrame(MADE.X, columns=NAMES).assign(**columns)
+
+
+NOT_A_NUMBER = np.where(np.random.default_rng(2).random(MADE.X.shape) < 0.2, np.nan, MADE.X)
+WHOLE = np.round(2 * MADE.X)
+TABLES = {
+    "missing values": (NOT_A_NUMBER, NOT_A_NUMBER),
+    "pandas": (frame(), MADE.X),
+    "pandas with gaps": (pd.DataFrame(NOT_A_NUMBER, columns=NAMES), NOT_A_NUMBER),
+    "booleans and whole numbers": (
+        frame(a=MADE.X[:, 0] > 0, b=WHOLE[:, 1].astype(np.int32)),
+        np.column_stack([MADE.X[:, 0] > 0, WHOLE[:, 1], MADE.X[:, 2:]]),
+    ),
+    "whole array": (WHOLE.astype(np.int64), WHOLE),
+    "boolean array": (MADE.X > 0, (MADE.X > 0).astype(float)),
+    "polars": (pl.DataFrame(MADE.X, schema=NAMES), MADE.X),
+    "pyarrow": (pa.table(dict(zip(NAMES, MADE.X.T, strict=True))), MADE.X),
+    "list": (MADE.X.tolist(), MADE.X),
+    "fortran": (np.asfortranarray(MADE.X), MADE.X),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("qid", [MADE.qid, np.tile(np.arange(40), 15)], ids=["together", "apart"])
+def test_tables(engine, kind, qid):
+    """Whatever it comes in, the model is that of the matrix of numbers."""
+    table, numbers = TABLES[kind]
+    labels = {**LABELS, "qid": qid}
+    model = fair(engine, max_rounds=1, tolerance=1.0).fit(table, **labels)
+    plain = fair(engine, max_rounds=1, tolerance=1.0).fit(numbers, **labels)
+    assert np.array_equal(model.predict(table), plain.predict(numbers))
+
+
+@pytest.mark.parametrize("kind", [sp.csr_matrix, sp.csr_array, sp.coo_array])
+def test_sparse_features(engine, kind):
+    dense = np.where(MADE.X > 0.3, MADE.X, 0.0)
+    model = fair(engine, max_rounds=0).fit(kind(dense), **LABELS, **eval_sets(HELD))
+    assert model.score(kind(dense), MADE.y, qid=MADE.qid) > 0.75
+    assert len(set(model.predict(kind(dense)))) > 10
+
+
+@pytest.mark.parametrize("direct_use", [False, True])
+def test_columns_in_another_order_are_refused(engine, direct_use):
+    if direct_use:
+        model = engine.adapter(engine.model()).fit(frame(), MADE.y, qid=MADE.qid)
+    else:
+        model = fair(engine, max_rounds=0).fit(frame(), **LABELS)
+        assert list(model.ranker_.feature_names_in_) == NAMES
+    for wrong in (frame()[NAMES[::-1]], frame()[NAMES[1:]], frame(z=1.0)):
+        with pytest.raises(InputError, match=r"feature names|5 features"):
+            model.predict(wrong)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        model.ranker_.predict(MADE.X) if not direct_use else model.predict(MADE.X)
+
+
+# --- evaluation sets ------------------------------------------------------------------------------
+
+SIZES = [12] * 10
+BACK = np.argsort(-HELD.qid, kind="stable")
+FORMS = {
+    "one tuple": ({"eval_set": (HELD.X, HELD.y), "eval_qid": HELD.qid}, 1),
+    "one tuple, ids in a list": ({"eval_set": (HELD.X, HELD.y), "eval_qid": [HELD.qid]}, 1),
+    "one tuple, sizes": ({"eval_set": (HELD.X, HELD.y), "eval_group": SIZES}, 1),
+    "one tuple, sizes in a list": ({"eval_set": (HELD.X, HELD.y), "eval_group": [SIZES]}, 1),
+    "a list": (eval_sets(HELD), 1),
+    "a list, sizes": ({"eval_set": [(HELD.X, HELD.y)], "eval_group": [np.array(SIZES)]}, 1),
+    "several": (eval_sets(HELD, MADE), 2),
+    "a tuple of tuples": (
+        {"eval_set": ((HELD.X, HELD.y), (HELD.X, HELD.y)), "eval_qid": (HELD.qid, HELD.qid)}, 2,
+    ),
+    "queries in another order": (
+        {"eval_set": [(HELD.X[BACK], HELD.y[BACK])], "eval_qid": [HELD.qid[BACK]]}, 1,
+    ),
+    "scattered": (
+        {
+            "eval_set": [tuple(v.reshape(10, 12, -1).swapaxes(0, 1).reshape(120, -1).squeeze()
+                               for v in (HELD.X, HELD.y))],
+            "eval_qid": [np.tile(np.arange(10), 12)],
+        }, 1,
+    ),
+    "pandas": (
+        {
+            "eval_set": [(pd.DataFrame(HELD.X, columns=NAMES, index=range(200, 320)),
+                          pd.Series(HELD.y, index=range(200, 320)))],
+            "eval_qid": [pd.Series(HELD.qid, index=range(200, 320)).astype(str)],
+        }, 1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_of_evaluation_sets(engine, form):
+    fit_params, n_sets = FORMS[form]
+    ranker = engine.adapter(engine.model())
+    ranker.fit(frame() if form == "pandas" else MADE.X, MADE.y, qid=MADE.qid, **fit_params)
+    assert len(ranker.evals_result_) == n_sets
+    first = next(iter(ranker.evals_result_.values()))
+    known = engine.adapter(engine.model()).fit(MADE.X, MADE.y, qid=MADE.qid, **eval_sets(HELD))
+    for metric, values in next(iter(known.evals_result_.values())).items():
+        assert first[metric] == pytest.approx(values)
+        assert len(values) == 8
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"eval_set": [(HELD.X, HELD.y)]}, "which rows share a query"),
+        ({"eval_set": [(HELD.X, HELD.y)], "eval_qid": [HELD.qid], "eval_group": [SIZES]}, "both"),
+        ({"eval_qid": [HELD.qid]}, "go with eval_set"),
+        ({**eval_sets(HELD, HELD), "eval_qid": [HELD.qid]}, "2 sets, but queries are given for 1"),
+        ({"eval_set": [(HELD.X, HELD.y)], "eval_qid": [HELD.qid[1:]]}, "set 0 of eval_set: qid"),
+        ({"eval_set": [(HELD.X, HELD.y[1:])], "eval_qid": [HELD.qid]}, "set 0 of eval_set: y"),
+        ({"eval_set": [(HELD.X, HELD.y)], "eval_group": [[12] * 9]}, "adds up to 108 rows"),
+        ({"eval_set": [(HELD.X, HELD.y)], "eval_group": [[0.5] * 240]}, "whole numbers"),
+        ({"eval_set": [HELD.X], "eval_qid": [HELD.qid]}, "list of pairs"),
+        ({"eval_set": HELD.X, "eval_qid": HELD.qid}, "list of pairs"),
+        ({"eval_set": [(HELD.X, HELD.y, HELD.qid)], "eval_qid": [HELD.qid]}, "list of pairs"),
+    ],
+)
+def test_evaluation_sets_that_cannot_be_read(engine, wrong, message):
+    with pytest.raises(InputError, match=message):
+        fair(engine, max_rounds=0).fit(**DATA, **wrong)
+
+
+def test_evaluation_sets_of_other_width(engine):
+    """LightGBM would not notice."""
+    wrong = {"eval_set": [(HELD.X[:, 1:], HELD.y)], "eval_qid": [HELD.qid]}
+    with pytest.raises(InputError, match="eval_set: X has 4 features, but the training data 5"):
+        fair(engine, max_rounds=0).fit(**DATA, **wrong)
+    wrong["eval_set"] = [(pd.DataFrame(HELD.X, columns=NAMES[::-1]), HELD.y)]
+    with pytest.raises(InputError, match="eval_set: column 0 of X is 'e', but 'a' in the training"):
+        fair(engine, max_rounds=0).fit(frame(), **LABELS, **wrong)
+
+
+@pytest.mark.parametrize("schedule", ["retrain", "interleaved"])
+def test_early_stopping(engine, schedule):
+    noise = np.random.default_rng(0)
+    labels = noise.permutation(HELD.y)  # nothing to learn: it stops at once
+    sets = {"eval_set": [(HELD.X, labels)], "eval_qid": [HELD.qid]}
+    model = fair(
+        engine, params={"n_estimators": 200, **stopping(engine, 3)}, schedule=schedule,
+        max_rounds=1, tolerance=1.0,
+    ).fit(**DATA, **sets)  # fmt: skip
+    ranker = model.ranker_
+    (by_metric,) = ranker.evals_result_.values()
+    length = {len(values) for values in by_metric.values()}.pop()
+    assert length < 100
+    best = ranker.best_iteration_ + (engine.name == "xgboost")  # it counts from 0
+    assert best < length
+    booster = ranker.booster_
+    n_trees = booster.num_trees() if engine.name == "lightgbm" else booster.num_boosted_rounds()
+    assert n_trees == best
+    if schedule == "retrain":
+        short = fair(engine, params={"n_estimators": best}, max_rounds=0).fit(**DATA)
+        assert np.array_equal(short.predict(HELD.X), model.predict(HELD.X))
+
+
+def test_without_early_stopping_all_trees_stay(engine):
+    ranker = engine.adapter(engine.model()).fit(MADE.X, MADE.y, qid=MADE.qid, **eval_sets(HELD))
+    assert ranker.best_iteration_ == (0 if engine.name == "lightgbm" else 7)
+
+
+def test_early_stopping_without_an_evaluation_set(engine):
+    with pytest.raises(TrainingError, match=r"(?i)at least (one|1)") as caught:
+        fair(engine, params=stopping(engine, 3), max_rounds=0).fit(**DATA)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+# --- threads, failures, interruptions -------------------------------------------------------------
+
+
+class Watched(Logistic):
+    """A loss that tells a function of each call."""
+
+    def __init__(self, told):
+        object.__setattr__(self, "told", told)
+
+    def derivatives(self, scores, queries, table, *, iteration=0):
+        self.told(iteration)
+        return super().derivatives(scores, queries, table)
+
+    def __deepcopy__(self, memo):
+        return self  # the rounds share it
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 3])
+def test_kernels_keep_to_n_jobs(engine, n_jobs, monkeypatch):
+    monkeypatch.setenv("PAIRITY_NUM_THREADS", "8")
+    seen = set()
+    loss = Watched(lambda _: seen.add(n_threads()))
+    fair(engine, loss=loss, params={"n_jobs": n_jobs}, max_rounds=0).fit(**DATA)
+    assert seen == {n_jobs}
+
+
+@pytest.mark.parametrize("n_jobs", [-1, 0, None])
+def test_all_threads(engine, n_jobs, monkeypatch):
+    monkeypatch.setenv("PAIRITY_NUM_THREADS", "3")
+    seen = set()
+    loss = Watched(lambda _: seen.add(n_threads()))
+    model = fair(engine, loss=loss, params={"n_jobs": n_jobs}, max_rounds=0).fit(**DATA)
+    known = fair(engine, loss="logistic", max_rounds=0).fit(**DATA)
+    assert len(seen) == 1
+    assert min(seen) >= 1
+    assert n_threads() == 3
+    assert model.predict(MADE.X) == pytest.approx(known.predict(MADE.X), abs=1e-5)
+
+
+def raise_in_round(number, error, n_trees=8):
+    calls = []
+
+    def told(_iteration):
+        calls.append(0)
+        if len(calls) == number * n_trees + 4:
+            raise error
+
+    return Watched(told)
+
+
+def test_failures_say_where(engine):
+    inner = ZeroDivisionError("too steep")
+    model = fair(engine, loss=raise_in_round(2, inner), max_rounds=5, tolerance=0.0)
+    with pytest.raises(
+        TrainingError, match=r"round 2 of at most 5.*lambda = \[\[.*steep"
+    ) as caught:
+        model.fit(**DATA)
+    assert caught.value.__cause__ is inner
+
+
+def test_the_engines_own_failures(engine):
+    params = {"monotone_constraints": (1,) * 9}
+    with pytest.raises(TrainingError, match=r"round 0.*lambda") as caught:
+        fair(engine, params=params).fit(**DATA)
+    assert type(caught.value.__cause__).__module__.startswith(engine.name)
+
+
+def test_our_own_errors_stay_as_they_are(engine):
+    with pytest.raises(InputError, match='loss="logistic"') as caught:
+        fair(engine).fit(**{**DATA, "y": MADE.y / 2})
+    assert caught.value.__notes__ == ["In round 0 of at most 10; 0 is the plain ranker."]
+    fair(engine, loss="logistic", max_rounds=0).fit(**{**DATA, "y": MADE.y / 2 - 3})
+
+
+def test_an_interruption_keeps_the_best_model(engine):
+    loss = raise_in_round(2, KeyboardInterrupt())
+    model = fair(engine, loss=loss, max_rounds=5, tolerance=0.0)
+    with pytest.warns(TargetNotReachedWarning, match="interrupted"):
+        model.fit(**DATA)
+    assert model.outcome_ is Outcome.INTERRUPTED
+    assert len(model.history_) == 2
+    assert model.predict(MADE.X).shape == MADE.y.shape
+
+
+def test_an_interruption_before_any_model(engine):
+    with pytest.raises(KeyboardInterrupt):
+        fair(engine, loss=raise_in_round(0, KeyboardInterrupt())).fit(**DATA)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+def test_the_wrong_model(engine):
+    for wrong in (Ridge(), "ranker", LinearRanker()):
+        with pytest.raises(InputError, match=r"trains (LGBM|XGB)Ranker, not"):
+            engine.adapter(wrong).fit(MADE.X, MADE.y, qid=MADE.qid)
+    kind = "LGBMRegressor" if engine.name == "lightgbm" else "XGBRegressor"
+    with pytest.raises(InputError, match=rf"{kind} is not a ranking model.*Ranker"):
+        as_ranker(getattr(engine.library, kind)())
+
+
+def test_without_an_estimator_it_is_the_engines_default(engine):
+    ranker = engine.adapter().fit(MADE.X[:150], MADE.y[:150], qid=MADE.qid[:150])
+    kind = engine.library.LGBMRanker if engine.name == "lightgbm" else engine.library.XGBRanker
+    known = engine.adapter(kind(n_jobs=1)).fit(MADE.X[:150], MADE.y[:150], qid=MADE.qid[:150])
+    assert ranker.predict(MADE.X) == pytest.approx(known.predict(MADE.X), abs=1e-5)
+
+
+@pytest.mark.parametrize("name", ["init_score", "group", "base_margin", "init_model", "xgb_model"])
+def test_unknown_arguments_of_fit(engine, name):
+    with pytest.raises(InputError, match=f"cannot take '{name}'.*eval_set"):
+        fair(engine).fit(**DATA, **{name: 1})
+
+
+def test_a_missing_engine(engine, monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(_boosting, "import_module", missing)
+    with pytest.raises(MissingExtraError, match=rf'pip install "pairity\[{engine.name}\]"'):
+        fair(engine).fit(**DATA)
+
+
+def test_an_objective_of_the_users_own(engine):
+    model = engine.model()
+    model.objective = lambda y, scores: (scores, scores)
+    with pytest.raises(InputError, match="objective of its own"):
+        engine.adapter(model).fit(MADE.X, MADE.y, qid=MADE.qid)
+    model.objective = "regression" if engine.name == "lightgbm" else "rank:map"
+    for ranker in (model, engine.adapter(model, loss="logistic")):
+        with pytest.raises(InputError, match="has no weights for pairs"):
+            FairRanker(ranker).fit(**DATA)
+
+
+def test_queries_without_a_preference(engine):
+    with pytest.raises(InputError, match="No query has two different labels"):
+        engine.adapter(engine.model()).fit(MADE.X, np.ones(len(MADE.y)), qid=MADE.qid)
+
+
+def test_queries_without_features(engine):
+    queries = Queries.from_arrays(None, MADE.y, qid=MADE.qid)
+    with pytest.raises(InputError, match="no features"):
+        engine.adapter(engine.model()).fit_pairs(queries, np.ones((0, 0)))
+
+
+def test_no_evaluation_sets():
+    assert read_evaluation_sets(None) == []
+
+
+def test_statistical_parity_object(engine):
+    model = fair(engine, StatisticalParity(average="pair"), tolerance=0.05).fit(**DATA)
+    assert model.violation_ <= 0.05

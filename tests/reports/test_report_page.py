@@ -1,0 +1,253 @@
+"""The page in a real browser: it asks for nothing, follows what is chosen, shows names as text."""
+
+import re
+
+import pytest
+
+pytest.importorskip("bokeh")
+api = pytest.importorskip("playwright.sync_api")
+
+from pairity import FairRanker, Report, as_method, audit, sweep  # noqa: E402
+from pairity.reports.caveats import quote  # noqa: E402
+from pairity.reports.prose import told  # noqa: E402
+from support import browsers  # noqa: E402
+from support.report_cases import HOSTILE, evidence, trained  # noqa: E402
+
+# Chromium warns of what it was started with, and Bokeh tells when it is done.
+QUIET = ("document idle",)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with api.sync_playwright() as playwright:
+        found = browsers.launch(playwright)
+        if found is None:
+            pytest.skip(browsers.WHY_NONE)
+        yield found
+        found.close()
+
+
+class Page:
+    """A report that is open, and everything it complained of or asked for."""
+
+    def __init__(self, browser, path, **options):
+        self.complaints, self.requests = [], []
+        self.context = browser.new_context(
+            **{"viewport": {"width": 1200, "height": 900}, **options}
+        )
+        page = self.page = self.context.new_page()
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        self.context.route("**/*", self._only_the_file)
+        page.goto(path.as_uri())
+        page.wait_for_selector("html.drawn", state="attached", timeout=30_000)
+
+    def _heard(self, message):
+        if not any(words in message.text for words in QUIET):
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def _only_the_file(self, route):
+        if route.request.url.startswith("file:"):
+            route.continue_()
+        else:
+            route.abort()
+
+    def text(self, section):
+        return self.page.locator(f"#{section}").inner_text()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.context.close()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    Report(evidence()).save(path)
+    return path
+
+
+def place_of(page, at):
+    """Where the chart draws a ranker, on the screen."""
+    page.locator("#chart-frontier").scroll_into_view_if_needed()
+    return page.evaluate(
+        """at => {
+          const views = Bokeh.index.roots ?? Object.values(Bokeh.index);
+          const view = [...views].find(view => view.model.name === "frontier");
+          const source = [...view.model.document._all_models.values()]
+            .find(model => model.name === "frontier" && model.data);
+          const box = view.el.getBoundingClientRect();
+          return [box.x + view.frame.x_scale.compute(source.data.x[at]),
+                  box.y + view.frame.y_scale.compute(source.data.y[at])];
+        }""",
+        at,
+    )
+
+
+DRAWN = """() => Object.fromEntries(Bokeh.documents
+  .flatMap(document => [...document._all_models.values()])
+  .filter(model => model.name && model.data && model.name !== "frontier")
+  .map(model => [model.name, JSON.stringify(model.data)]))"""
+PANELS = ("answer", "tables", "learnt", "rankings", "exposure", "cautions")
+
+
+def test_it_opens_without_a_complaint_or_a_request(browser, written):
+    path = written
+    assert path.stat().st_size < 5_000_000
+    with Page(browser, path) as opened:
+        assert opened.complaints == []
+        assert opened.requests == [path.as_uri()]
+        page = opened.page
+        assert page.locator("html").get_attribute("lang") == "en"
+        assert page.locator("h1").count() == 1
+        assert page.locator("main h2").all_inner_texts() == [
+            "The answer", "Group by group", "What it costs", "What was learnt",
+            "Rankings to look at", "Who is seen", "What this does not show",
+            "How to get it again",
+        ]  # fmt: skip
+        for name in ("frontier", "positions", "histogram", "rounds"):
+            assert page.locator(f"#chart-{name} svg").count() >= 1, name
+        unnamed = page.evaluate(
+            "[...document.querySelectorAll('main table')].filter(t => !t.caption).length"
+        )
+        assert unnamed == 0
+
+
+def test_a_click_on_a_point_changes_every_panel(browser, written):
+    with Page(browser, written) as opened:
+        page = opened.page
+        assert "‘\u2068reweighted\u2069’" in opened.text("answer")
+        before = {name: opened.text(name) for name in PANELS}
+        drawn = page.evaluate(DRAWN)
+        assert set(drawn) == {"positions-0", "positions-1", "histogram-after", "chosen"}
+        page.mouse.click(*place_of(page, 1))
+        page.wait_for_function("document.getElementById('choose').value === '1'")
+        after = {name: opened.text(name) for name in PANELS}
+        assert "50 % of the way" in after["answer"]
+        assert all(before[name] != after[name] for name in PANELS)
+        assert page.locator("#point-1").is_checked()
+        assert page.locator("#status").inner_text() == "Showing 50 % of the way"
+        assert all(drawn[name] != data for name, data in page.evaluate(DRAWN).items())
+        assert opened.complaints == []
+
+
+def test_hovering_tells_the_numbers(browser, written):
+    held = evidence()
+    with Page(browser, written) as opened:
+        page = opened.page
+        x, y = place_of(page, 1)
+        page.mouse.move(x - 3, y)
+        page.mouse.move(x, y)
+        found = held.candidates[1].figure("violation", "inter")
+        page.get_by_text(told(found), exact=True).wait_for()
+        assert opened.complaints == []
+
+
+def test_the_keyboard_is_enough(browser, written):
+    with Page(browser, written) as opened:
+        page = opened.page
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.textContent") == "Skip to the answer"
+        page.locator("#point-2").focus()
+        page.keyboard.press("ArrowUp")
+        assert "50 % of the way" in opened.text("answer")
+        page.locator("#choose").focus()
+        page.keyboard.press("ArrowUp")
+        assert "Choose another ranker" in opened.text("answer")
+        ring = page.evaluate("getComputedStyle(document.activeElement).outlineStyle !== 'none'")
+        assert ring
+
+
+def test_a_query_can_be_chosen(browser, written):
+    held = evidence()
+    with Page(browser, written) as opened:
+        page = opened.page
+        assert page.locator("#query option").count() == len(held.queries)
+        first = opened.text("rankings")
+        page.locator("#query").select_option("3")
+        assert opened.text("rankings") != first
+        after = held.candidates[held.after]
+        shown = page.locator("#rankings .half:visible").nth(1).locator("tbody tr")
+        assert shown.count() == len(after.tops[3])
+        names = [row.split("\t")[1] for row in shown.all_inner_texts()]
+        assert names == [held.queries[3].items[at].name for at in after.tops[3]]
+        page.locator("#choose").select_option("1")  # the query stays
+        middle = held.candidates[1]
+        names = [row.split("\t")[1] for row in shown.all_inner_texts()]
+        assert names == [held.queries[3].items[at].name for at in middle.tops[3]]
+
+
+def test_hostile_names_are_text(browser, tmp_path):
+    held = evidence(HOSTILE, title="</title><script>alert(2)</script>")
+    path = tmp_path / "report.html"
+    Report(held).save(path)
+    assert path.stat().st_size < 5_000_000
+    with Page(browser, path, viewport={"width": 375, "height": 700}) as opened:
+        page = opened.page
+        page.locator("#point-0").check()
+        page.mouse.click(*place_of(page, 1))
+        assert opened.complaints == []
+        assert opened.requests == [path.as_uri()]
+        assert page.locator("script").count() == 4
+        assert page.locator("img").count() == 0
+        page.locator("details summary").first.click()
+        whole = page.locator(".groups .whole").all_text_contents()
+        assert sorted(whole) == sorted(held.groups)
+        assert "<script>alert(1)</s…" in page.locator("#tables").inner_text()
+        assert page.locator("h1").inner_text() == held.title
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_dark_and_paper(browser, written, scheme):
+    with Page(browser, written, color_scheme=scheme) as opened:
+        page = opened.page
+        ground, ink = page.evaluate(
+            "(s => [s.backgroundColor, s.color])(getComputedStyle(document.body))"
+        )
+        bright = [sum(map(int, re.findall(r"\d+", colour)[:3])) / 3 for colour in (ground, ink)]
+        assert (
+            (bright[0] > 200 and bright[1] < 60)
+            if scheme == "light"
+            else (bright[0] < 60 and bright[1] > 200)
+        )
+        label = page.evaluate("Bokeh.documents[0].roots()[0].left[0].axis_label_text_color")
+        assert label == ("#3d444d" if scheme == "light" else "#c9ced6")
+        paper = page.pdf(format="A4")
+        assert paper.startswith(b"%PDF")
+        assert 2 <= len(re.findall(rb"/Type\s*/Page\b", paper)) <= 12
+
+
+def test_a_phone_has_room_for_it(browser, written):
+    options = {"viewport": {"width": 375, "height": 700}, "has_touch": True, "is_mobile": True}
+    with Page(browser, written, **options) as opened:
+        page = opened.page
+        assert page.evaluate("document.documentElement.scrollWidth") <= 375
+        names = page.locator("#exposure tbody th >> visible=true").all()
+        assert all(each.bounding_box()["width"] >= 90 for each in names)  # words are not cut up
+        page.touchscreen.tap(*place_of(page, 1))
+        page.wait_for_function("document.getElementById('choose').value === '1'")
+        assert opened.complaints == []
+
+
+def test_a_report_of_audits_alone(browser, tmp_path):
+    train, test, plain, fair = trained()
+    audits = [
+        audit(test, model.predict(test.X), name=name, n_resamples=50)
+        for name, model in (("plain", plain), ("reweighted", fair))
+    ]
+    curve = sweep(
+        [as_method(FairRanker(progress=False), tolerance=t) for t in (0.1, 0.2)],
+        train, test, n_resamples=50, progress=False,
+    )  # fmt: skip
+    path = tmp_path / "audits.html"
+    Report(audits, frontier=curve).save(path)
+    with Page(browser, path) as opened:
+        assert opened.complaints == []
+        opened.page.locator("#point-3").check()
+        assert "figures alone" in opened.text("tables")
+        assert quote("reweighted, tolerance=0.2") in opened.text("answer")

@@ -1,0 +1,373 @@
+"""Algorithm 1: weights, Theorem 1, solvers, and how fits end."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from pairity import DampedStep, FairRanker, InterGroup, LinearRanker, PlainStep, StatisticalParity
+from pairity.constraints.pairwise import CATALOGUE, Contrasts, as_constraint, spread
+from pairity.datasets import make_biased_ranking
+from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
+from pairity.pairs.cells import mean_auc
+from pairity.reweighting.algorithm import Outcome, foresight, make_weigher, reweight, weight_table
+
+ONES = np.ones((2, 2))
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+def test_golden_weights():
+    third = np.log(1 / 2)  # σ(log 1/2) = 1/3
+    exponent = np.array([[0.0, third], [-third, 0.0]])
+    np.testing.assert_allclose(weight_table(exponent), [[1, 2 / 3], [4 / 3, 1]])
+    # both orders: σ(e_kl) + σ(-e_lk) = 1/3 + 1/3 and 2/3 + 2/3
+    np.testing.assert_allclose(weight_table(exponent, pairs="both"), [[1, 2 / 3], [4 / 3, 1]])
+    symmetric = np.array([[0.0, third], [third, 0.0]])
+    np.testing.assert_allclose(weight_table(symmetric, pairs="both"), [[1, 1], [1, 1]])
+
+
+def test_golden_spread_of_a_groups_multiplier():
+    np.testing.assert_array_equal(spread(np.array([1.0, -2.0])), [[1, 1], [-2, -2]])
+
+
+def test_golden_closed_form():
+    """Exponents λ_kl / P_kl - Σλ where there is a reference A, λ_kl / P_kl where there is none."""
+    data = make_biased_ranking(3, 8, random_state=0)
+    queries = data.queries()
+    constraint = InterGroup(average="pair")
+    share = constraint.shares(queries)
+    assert share.sum() == pytest.approx(1.0)
+    weigher = make_weigher(constraint, queries, (2, 2), "preference", "closed-form")
+    lambda_ = np.array([[0.0, 0.02], [-0.05, 0.0]])
+    exponent = np.array([[0.03, 0.02 / share[0, 1] + 0.03], [-0.05 / share[1, 0] + 0.03, 0.03]])
+    np.testing.assert_allclose(weigher.table(lambda_), 2 / (1 + np.exp(-exponent)))
+    parity = StatisticalParity(average="pair")
+    weigher = make_weigher(parity, queries, (2, 2), "preference", "closed-form")
+    exponent = np.array([[0, 0.02 / parity.shares(queries)[0, 1]], [0, 0]])
+    np.testing.assert_allclose(
+        weigher.table(np.array([[0, 0.02], [0, 0]])), 2 / (1 + np.exp(-exponent))
+    )
+
+
+@pytest.mark.parametrize("pairs", ["preference", "both"])
+def test_weights_are_one_at_lambda_zero(pairs):
+    np.testing.assert_array_equal(weight_table(np.zeros((3, 3)), pairs=pairs), np.ones((3, 3)))
+
+
+@given(arrays(float, (3, 3), elements=st.floats(-50, 50)))
+def test_both_orders_cannot_move_the_diagonal(exponent):
+    """σ(λ) + σ(-λ) = 1: inside a group no λ changes a pair's weight."""
+    np.testing.assert_allclose(weight_table(exponent, pairs="both").diagonal(), 1.0)
+    assert (weight_table(exponent) >= 0).all()
+    assert (weight_table(exponent) <= 2).all()
+
+
+def test_intra_group_is_refused_with_both_orders_and_works_without():
+    data = make_biased_ranking(100, 30, n_groups=2, separation=3.0, random_state=4)
+    with pytest.raises(ConstraintError, match=r"σ\(λ\) \+ σ\(-λ\) = 1"):
+        FairRanker(constraint="intra", pairs="both").fit(**data.queries())
+    # a feature that orders one group well and the other badly: there is something to even out
+    uneven = uneven_inside()
+    model = FairRanker(constraint="intra").fit(**uneven)
+    assert model.history_[0].worst > 0.05
+    assert model.violation_ <= 0.01
+
+
+def uneven_inside():
+    """Two features, each of use inside one group only; the second group is the smaller."""
+    rng = np.random.default_rng(0)
+    n_queries, n_items = 100, 40
+    group = (rng.random(n_queries * n_items) < 0.25).astype(int)
+    X = rng.normal(size=(len(group), 2))
+    latent = np.where(group == 0, X[:, 0], -X[:, 0] + 2 * X[:, 1]) + 0.5 * rng.normal(
+        size=len(group)
+    )
+    y = latent > 0
+    return dict(X=X, y=y, qid=np.repeat(np.arange(n_queries), n_items), sensitive_features=group)
+
+
+@pytest.mark.parametrize("constraint", ["statistical", "inter", "marginal"])
+def test_both_orders_train_the_other_constraints(constraint):
+    data = make_biased_ranking(60, 30, separation=2.0, random_state=0)
+    model = FairRanker(constraint=constraint, pairs="both").fit(**data.queries())
+    assert model.history_[0].worst > 0.02
+    assert model.violation_ <= 0.01
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_closed_form_trains(name):
+    data = (
+        uneven_inside()
+        if name == "intra"
+        else dict(make_biased_ranking(60, 30, separation=2.0, random_state=0).queries())
+    )
+    constraint = CATALOGUE[name](average="pair")
+    model = FairRanker(constraint=constraint, weighting="closed-form").fit(**data)
+    assert model.violation_ <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("options", "facts"),
+    [
+        (dict(weighting="closed-form"), ["InterGroup(average='pair')"]),
+        (dict(weighting="closed-form", constraint=lambda q, s: np.zeros(2)), ["indicator"]),
+        (dict(weighting="exact"), ["'exact'", "'indicator'"]),
+        (dict(pairs="all"), ["'all'", "'preference'"]),
+    ],
+)
+def test_options_that_do_not_fit(options, facts):
+    data = make_biased_ranking(10, 10, random_state=0)
+    with pytest.raises(ConstraintError) as caught:
+        FairRanker(**options).fit(**data.queries())
+    assert all(fact in str(caught.value) for fact in facts)
+
+
+# --- Theorem 1 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_groups", [2, 4])
+def test_theorem_1_holds_exactly_in_expectation(n_groups):
+    """Weights 2σ(λ) undo a bias of λ: the unbiased coefficients come back."""
+    data = make_biased_ranking(
+        200, 10, n_groups=n_groups, bias="pairs", strength=2.0, expected=True, random_state=0
+    )
+    ranker = LinearRanker(alpha=0.0, tol=1e-8)
+    biased = ranker.fit_pairs(data.queries(), np.ones((n_groups, n_groups))).coef_.copy()
+    unbiased = LinearRanker(alpha=0.0, tol=1e-8).fit_pairs(
+        data.unbiased(), np.ones((n_groups, n_groups))
+    )
+    reweighted = LinearRanker(alpha=0.0, tol=1e-8).fit_pairs(
+        data.queries(), weight_table(data.lambda_)
+    )
+    np.testing.assert_allclose(unbiased.coef_, data.coef, atol=1e-6)
+    np.testing.assert_allclose(reweighted.coef_, data.coef, atol=1e-6)
+    assert np.abs(biased - data.coef).max() > 0.1
+
+
+def test_theorem_1_in_its_closed_form():
+    """The same with λ_kl / P_kl as exponent: what the closed form calls λ is λ_kl · P_kl."""
+    data = make_biased_ranking(200, 10, bias="pairs", strength=2.0, expected=True, random_state=0)
+    queries = data.queries()
+    constraint = StatisticalParity(average="pair")
+    weigher = make_weigher(constraint, queries, (2, 2), "preference", "closed-form")
+    table = weigher.table(data.lambda_ * constraint.shares(queries))
+    reweighted = LinearRanker(alpha=0.0, tol=1e-8).fit_pairs(queries, table)
+    np.testing.assert_allclose(reweighted.coef_, data.coef, atol=1e-6)
+
+
+def test_theorem_1_holds_within_sampling_error():
+    data = make_biased_ranking(400, 100, bias="pairs", strength=2.0, random_state=0)
+    biased = LinearRanker(alpha=0.0).fit_pairs(data.queries(), ONES)
+    reweighted = LinearRanker(alpha=0.0).fit_pairs(data.queries(), weight_table(data.lambda_))
+    # 40,000 comparisons: a standard error of about 2 / √40,000 = 0.01 per coefficient
+    assert np.abs(reweighted.coef_ - data.coef).max() < 0.05
+    assert np.abs(biased.coef_ - data.coef).max() > 0.2
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("bias", ["scores", "pairs"])
+def test_algorithm_1_raises_the_auc_on_unbiased_labels(bias, seed):
+    """Not told λ, it comes close to a model trained on the unbiased labels."""
+    data = make_biased_ranking(200, 60, bias=bias, strength=1.5, separation=2.0, random_state=seed)
+    train, test = np.arange(data.queries().n_queries) % 4 > 0, data.unbiased()
+    test = test.take(np.flatnonzero(~train))
+    biased = data.queries().take(np.flatnonzero(train))
+    unbiased = data.unbiased().take(np.flatnonzero(train))
+    plain = LinearRanker().fit_pairs(biased, ONES)
+    ideal = LinearRanker().fit_pairs(unbiased, ONES)
+    ours = FairRanker(LinearRanker(), "statistical").fit(**biased)
+    auc = {
+        name: mean_auc(model.predict(test.X), test)
+        for name, model in {"plain": plain, "ideal": ideal, "ours": ours}.items()
+    }
+    lost = auc["ideal"] - auc["plain"]
+    assert lost > 0.01
+    assert auc["ideal"] - auc["ours"] < 0.1 * lost
+
+
+# --- solvers --------------------------------------------------------------------------------------
+
+GRID = [
+    dict(n_groups=n_groups, strength=strength, separation=separation, n_labels=n_labels)
+    for n_groups in (2, 3, 5)
+    for strength, separation in ((0.5, 1.0), (2.0, 2.0))
+    for n_labels in (2, 4)
+]
+TOLERANCE = 0.01
+
+
+STRONG = [
+    dict(n_groups=n_groups, strength=2.0, separation=2.0, n_labels=2, random_state=seed)
+    for n_groups in (2, 3)
+    for seed in (1, 2, 3, 4)
+]
+
+
+@pytest.mark.parametrize(
+    "setting", [*GRID, *STRONG], ids=lambda setting: "-".join(map(str, setting.values()))
+)
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_damped_beats_plain_in_a_quarter_of_the_retrainings(name, setting):
+    queries = make_biased_ranking(40, 40, n_features=6, **{"random_state": 0} | setting).queries()
+
+    def run(solver, n_rounds):
+        return reweight(
+            queries, LinearRanker(), as_constraint(name), solver,
+            max_rounds=n_rounds, tolerance=TOLERANCE,
+        )  # fmt: skip
+
+    plain, damped = run(PlainStep(), 40), run(DampedStep(), 10)
+    assert damped.best.worst <= max(plain.best.worst, TOLERANCE)
+    assert len(damped.rounds) - 1 <= (len(plain.rounds) - 1) / 4
+
+
+def test_no_entry_jumps_to_where_it_no_longer_responds():
+    """Five groups, a strong bias: a first step of 10 in one entry left the search in a corner."""
+    queries = make_biased_ranking(
+        40, 40, n_features=6, n_groups=5, strength=2.0, separation=2.0, random_state=1
+    ).queries()
+    plain, damped = (
+        reweight(queries, LinearRanker(), StatisticalParity(), solver, max_rounds=n, tolerance=0.01)
+        for solver, n in ((PlainStep(), 40), (DampedStep(), 10))
+    )
+    assert np.abs(damped.rounds[1].lambda_).max() <= DampedStep().radius
+    assert damped.best.worst <= plain.best.worst
+
+
+def test_plain_step_is_the_papers_update():
+    data = make_biased_ranking(20, 20, random_state=0)
+    with pytest.warns(TargetNotReachedWarning):
+        model = FairRanker(solver=PlainStep(eta=0.5), max_rounds=3, tolerance=0.0).fit(
+            **data.queries()
+        )
+    for before, after in zip(model.history_, model.history_[1:], strict=False):
+        step = 0.5 * np.nan_to_num(before.violation)
+        np.testing.assert_allclose(after.lambda_, before.lambda_ - step)
+
+
+class Scripted:
+    """A made-up response of one gap to one exponent, as a ranker that cannot tell its response."""
+
+    def __init__(self, gap):
+        self.gap = gap
+        self.seen = []
+
+    def run(self, solver, n_rounds, tolerance=1e-3):
+        pattern = np.array([[np.nan, 0.0], [0.0, np.nan]])
+        lambda_, state = np.zeros((2, 2)), solver.start(pattern, np.ones((2, 2)), tolerance)
+        for _ in range(n_rounds):
+            gap = self.gap(lambda_[0, 1])
+            self.seen.append((lambda_[0, 1], gap))
+            if abs(gap) <= tolerance:
+                break
+            violation = np.array([[np.nan, gap / 2], [-gap / 2, np.nan]])
+            lambda_, state = solver.step(lambda_, violation, state)
+            if lambda_ is None:
+                break
+        return self.seen
+
+
+@pytest.mark.parametrize(
+    ("gap", "rounds"),
+    [
+        (lambda x: 0.1 * (x + 0.5), 4),  # nearly flat
+        (lambda x: 3.0 * (x + 0.2), 7),  # far steeper than expected
+        (lambda x: np.tanh(4 * (x + 1.95)), 12),  # far away and narrow
+        (lambda x: 1e-2 * np.tanh(x + 3.0) + 0.002, 15),  # small values: must not stand still
+    ],
+)
+def test_damped_finds_the_root_of_one_gap(gap, rounds):
+    seen = Scripted(gap).run(DampedStep(), 50)
+    assert abs(seen[-1][1]) <= 1e-3
+    assert len(seen) <= rounds + 1
+
+
+def test_damped_closes_in_on_a_jump_instead_of_crossing_it_for_ever():
+    seen = Scripted(lambda x: 0.4 if x > -1.9371 else -0.3).run(DampedStep(), 50)
+    assert len(seen) < 40
+    assert abs(seen[-1][0] + 1.9371) < 1e-3
+
+
+def test_damped_gives_up_where_nothing_moves():
+    seen = Scripted(lambda x: 0.2).run(DampedStep(), 50)
+    assert len(seen) < 15
+
+
+@pytest.mark.parametrize("slope", [0.1, 0.5, 3.0])
+def test_damped_uses_a_wide_tolerance_instead_of_crossing_it(slope):
+    seen = Scripted(lambda x: slope * (x + 1.0)).run(
+        DampedStep(inside=0.02 * slope), 50, 0.2 * slope
+    )
+    assert 0.1 * slope < seen[-1][1] <= 0.2 * slope
+
+
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_a_wide_tolerance_costs_less_utility(n_groups):
+    queries = make_biased_ranking(
+        100, 30, n_groups=n_groups, strength=1.0, separation=2.0, random_state=1
+    ).queries()
+    plain = FairRanker(LinearRanker(), "statistical", max_rounds=0).fit(**queries).history_[0]
+    wide, narrow = (
+        FairRanker(LinearRanker(), "statistical", tolerance=tolerance).fit(**queries)
+        for tolerance in (0.6 * plain.worst, 0.1 * plain.worst)
+    )
+    assert narrow.violation_ < wide.violation_ <= 0.6 * plain.worst
+    assert plain.auc > wide.history_[-1].auc > narrow.history_[-1].auc
+
+
+def test_foresight_is_what_retraining_brings():
+    data = make_biased_ranking(150, 30, separation=2.0, random_state=0)
+    queries, constraint = data.queries(), StatisticalParity()
+    weigher = make_weigher(constraint, queries, (2, 2), "preference", "indicator")
+    lambda_ = np.array([[0.0, -0.3], [0.2, 0.0]])
+    model = LinearRanker().fit_pairs(queries, weigher.table(lambda_))
+    foreseen = foresight(model, queries, constraint, weigher, lambda_)
+    contrast = Contrasts.of(constraint.violation(queries, model.predict(queries.X))).matrix()
+    for entry in (1, 2):
+        gaps = []
+        for sign in (1, -1):
+            moved = lambda_.copy()
+            moved.flat[entry] += sign * 0.5
+            refit = LinearRanker().fit_pairs(queries, weigher.table(moved))
+            violation = constraint.violation(queries, refit.predict(queries.X))
+            gaps.append(contrast @ np.nan_to_num(violation).ravel())
+        step = np.zeros((2, 2))
+        step.flat[entry] = 0.5
+        ours = contrast @ (foreseen(step) - foreseen(-step)).ravel()
+        np.testing.assert_allclose(ours, gaps[0] - gaps[1], rtol=0.2)
+
+
+def test_outcomes_are_sentences():
+    for outcome in Outcome:
+        assert str(outcome).endswith(".")
+        assert " " in str(outcome)
+
+
+@pytest.mark.parametrize("bad", [dict(slope=0.0), dict(radius=np.nan), dict(patience=0)])
+def test_damped_refuses_numbers_it_cannot_use(bad):
+    with pytest.raises(InputError, match=next(iter(bad))):
+        DampedStep(**bad)
+
+
+def test_strides_that_end_in_one_corner_are_tried_once():
+    """Violations so large that both strides are cut to the same point: no step of length zero."""
+    data = make_biased_ranking(30, 10, random_state=0)
+
+    def never(queries, scores):
+        return np.array([4.0, -4.0])
+
+    with pytest.warns(TargetNotReachedWarning, match="not reachable by reweighting"):
+        model = FairRanker(constraint=never).fit(**data.queries())
+    assert len({ended.lambda_.tobytes() for ended in model.history_}) == len(model.history_)
+
+
+def test_the_plain_update_in_closed_form_goes_on_to_the_limits():
+    data = make_biased_ranking(40, 30, n_groups=4, strength=2.0, separation=2.0, random_state=0)
+    constraint = InterGroup(average="pair")
+    model = FairRanker(constraint=constraint, weighting="closed-form", solver="plain")
+    with pytest.warns(TargetNotReachedWarning):
+        model.fit(**data.queries())
+    assert len(model.history_) > 2

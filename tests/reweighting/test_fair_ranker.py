@@ -1,0 +1,609 @@
+"""FairRanker: what does not matter, what weights mean, how fits end."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
+
+from pairity import (
+    FairRanker,
+    InputError,
+    InterGroup,
+    LinearRanker,
+    PlainStep,
+    Queries,
+    StatisticalParity,
+)
+from pairity.constraints.pairwise import as_constraint, worst_gap
+from pairity.datasets import make_biased_ranking
+from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
+from pairity.pairs.cells import mean_auc
+from pairity.reweighting.algorithm import Outcome
+from support.fit_cases import FRAME, HELD, NAMES, THREE, TWO, OtherPeoplesRanker, fit, make
+
+CONSTRAINTS = ["statistical", "inter", "intra", "marginal"]
+
+
+def rows(data, chosen):
+    return {name: column[chosen] for name, column in data.items()}
+
+
+def assert_same_fit(one, other, rtol=1e-6):
+    """The same rounds, weights, violation and coefficients."""
+    assert one.outcome_ is other.outcome_
+    assert one.groups_ == other.groups_
+    assert len(one.history_) == len(other.history_)
+    np.testing.assert_allclose(one.pair_weights_.table, other.pair_weights_.table, rtol=rtol)
+    np.testing.assert_allclose(one.violation_, other.violation_, rtol=rtol)
+    for here, there in zip(one.history_, other.history_, strict=True):
+        np.testing.assert_allclose(here.violation, there.violation, rtol=rtol, atol=1e-9)
+        assert here.auc == pytest.approx(there.auc, rel=rtol)
+    np.testing.assert_allclose(one.ranker_.coef_, other.ranker_.coef_, rtol=rtol, atol=rtol)
+
+
+# --- what does not matter -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_no_rounds_is_the_plain_ranker(constraint):
+    model = fit(TWO, constraint, max_rounds=0)
+    plain = LinearRanker(tol=1e-11).fit(TWO["X"], TWO["y"], qid=TWO["qid"])
+    np.testing.assert_allclose(model.predict(TWO["X"]), plain.predict(TWO["X"]))
+    np.testing.assert_array_equal(model.pair_weights_.table, np.ones((2, 2)))
+    assert model.outcome_ is Outcome.NO_ROUNDS
+    assert len(model.history_) == 1
+
+
+def test_no_rounds_needs_no_warning():
+    FairRanker(max_rounds=0, tolerance=0.0).fit(**TWO)  # warnings are errors
+
+
+def test_default_ranker_is_linear():
+    model = FairRanker(max_rounds=0).fit(**TWO)
+    assert isinstance(model.ranker_, LinearRanker)
+    assert model.ranker is None
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_order_of_rows_does_not_matter(constraint):
+    shuffled = np.random.default_rng(1).permutation(len(THREE["y"]))
+    one, other = fit(THREE, constraint), fit(rows(THREE, shuffled), constraint)
+    assert_same_fit(one, other)
+    scores = one.predict(THREE["X"])
+    np.testing.assert_allclose(one.predict(THREE["X"][shuffled]), scores[shuffled], rtol=1e-12)
+    np.testing.assert_allclose(other.predict(THREE["X"]), scores, rtol=1e-6, atol=1e-9)
+
+
+def test_scores_come_back_in_the_callers_order():
+    """Queries woven into each other: row i's score is row i's."""
+    woven = np.argsort(np.arange(len(TWO["y"])) % 20, kind="stable")
+    model = fit(rows(TWO, woven))
+    np.testing.assert_allclose(
+        model.predict(TWO["X"]), TWO["X"] @ model.ranker_.coef_, rtol=1e-12, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_renaming_groups_permutes_the_table(constraint):
+    new = {"group 1": "b", "group 2": "c", "group 3": "a"}
+    renamed = [new[name] for name in THREE["sensitive_features"]]
+    one, other = fit(THREE, constraint), fit({**THREE, "sensitive_features": renamed}, constraint)
+    assert other.groups_ == ("a", "b", "c")
+    for first in new:
+        for second in new:
+            weight = other.pair_weights_[new[first], new[second]]
+            assert weight == pytest.approx(one.pair_weights_[first, second], rel=1e-6)
+    assert other.violation_ == pytest.approx(one.violation_)
+    np.testing.assert_allclose(other.ranker_.coef_, one.ranker_.coef_, rtol=1e-5, atol=1e-8)
+
+
+def test_names_of_queries_do_not_matter():
+    named = [f"query {number:03d}" for number in TWO["qid"]]
+    assert_same_fit(fit(TWO), fit({**TWO, "qid": named}))
+
+
+def test_order_of_rows_does_not_decide_what_is_held_out():
+    named = {**TWO, "qid": np.array([f"query {number}" for number in TWO["qid"]], dtype=object)}
+    shuffled = np.random.default_rng(1).permutation(len(TWO["y"]))
+    one, other = (
+        fit(data, validation=0.25, random_state=0) for data in (named, rows(named, shuffled))
+    )
+    assert_same_fit(one, other)
+
+
+@pytest.mark.parametrize("validation", [None, 0.25])
+def test_same_data_gives_the_same_model_twice(validation):
+    one, other = (fit(THREE, validation=validation, random_state=3) for _ in range(2))
+    np.testing.assert_array_equal(one.ranker_.coef_, other.ranker_.coef_)
+    np.testing.assert_array_equal(one.pair_weights_.table, other.pair_weights_.table)
+
+
+COLUMNS = pd.DataFrame({name: TWO[name] for name in ("y", "qid", "sensitive_features")})
+TABLES = {
+    "lists": (TWO["X"].tolist(), lambda name: COLUMNS[name].tolist()),
+    "fortran": (np.asfortranarray(TWO["X"]), lambda name: TWO[name]),
+    "pandas": (FRAME, COLUMNS.__getitem__),
+    "pandas, index shuffled": (
+        FRAME.set_index(np.arange(len(FRAME))[::-1]),
+        COLUMNS.set_index(np.arange(len(FRAME)) * 7).__getitem__,
+    ),
+    "polars": (pl.from_pandas(FRAME), pl.from_pandas(COLUMNS).__getitem__),
+    "pyarrow": (pa.table(FRAME), pa.table(COLUMNS).__getitem__),
+    "csr": (sp.csr_array(TWO["X"]), lambda name: TWO[name]),
+    "csc matrix": (sp.csc_matrix(TWO["X"]), lambda name: TWO[name]),
+    "coo": (sp.coo_array(TWO["X"]), lambda name: TWO[name]),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_kind_of_table_does_not_matter(kind):
+    X, column = TABLES[kind]
+    data = {"X": X, "y": column("y"), "qid": column("qid")}
+    data["sensitive_features"] = column("sensitive_features")
+    model, reference = fit(data), fit(TWO)
+    assert_same_fit(model, reference)
+    np.testing.assert_allclose(model.predict(X), reference.predict(TWO["X"]), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, object])
+def test_dtype_of_features_does_not_matter(dtype):
+    whole = np.round(4 * TWO["X"])
+    one, other = fit({**TWO, "X": whole}), fit({**TWO, "X": whole.astype(dtype)})
+    assert_same_fit(one, other)
+
+
+# --- features at prediction -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "table", [FRAME, pl.from_pandas(FRAME), pa.table(FRAME)], ids=["pandas", "polars", "pyarrow"]
+)
+@pytest.mark.parametrize("ranker", [FairRanker(max_rounds=0), LinearRanker()], ids=repr)
+def test_feature_names_are_remembered(table, ranker):
+    data = {**TWO, "X": table}
+    if isinstance(ranker, LinearRanker):
+        del data["sensitive_features"]
+    model = ranker.fit(**data)
+    assert model.feature_names_in_.tolist() == NAMES
+    assert model.n_features_in_ == len(NAMES)
+    assert model.predict(table).shape == (len(FRAME),)
+
+
+@pytest.mark.parametrize("ranker", [FairRanker(max_rounds=0), LinearRanker()], ids=repr)
+@pytest.mark.parametrize(
+    ("X", "facts"),
+    [
+        (FRAME[NAMES[::-1]], "same order"),
+        (FRAME.rename(columns={"f0": "g0"}), "g0"),
+        (FRAME[NAMES[:4]], "f4"),
+        (FRAME.assign(f5=0.0), "f5"),
+        (pl.from_pandas(FRAME[NAMES[::-1]]), "same order"),
+        (FRAME.assign(f0="text"), "f0"),
+        (FRAME.assign(f0=np.nan), "NaN"),
+        (FRAME[:0], "0 sample"),
+    ],
+    ids=["order", "names", "fewer", "more", "polars", "text", "NaN", "empty"],
+)
+def test_other_features_at_prediction_are_refused(ranker, X, facts):
+    data = {"X": FRAME, "y": TWO["y"], "qid": TWO["qid"]}
+    if isinstance(ranker, FairRanker):
+        data["sensitive_features"] = TWO["sensitive_features"]
+    model = ranker.fit(**data)
+    with pytest.raises(InputError, match=facts):
+        model.predict(X)
+
+
+@pytest.mark.parametrize("n_features", [1, 4, 6])
+def test_another_number_of_features_is_refused(n_features):
+    model = fit(TWO, max_rounds=0)
+    with pytest.raises(InputError, match=f"X has {n_features} features.* expecting 5 features"):
+        model.predict(np.zeros((3, n_features)))
+
+
+def test_mixed_column_names_are_refused_before_training():
+    mixed = FRAME.rename(columns={"f0": 0})
+    with pytest.raises(InputError, match="string"):
+        FairRanker(OtherPeoplesRanker(lambda _: pytest.fail("trained"))).fit(**{**TWO, "X": mixed})
+
+
+@pytest.mark.parametrize("method", ["predict", "score"])
+@pytest.mark.parametrize("ranker", [FairRanker(), LinearRanker()], ids=repr)
+def test_not_fitted(ranker, method):
+    arguments = (TWO["X"],) if method == "predict" else (TWO["X"], TWO["y"])
+    named = {} if method == "predict" else {"qid": TWO["qid"]}
+    with pytest.raises(NotFittedError):
+        getattr(ranker, method)(*arguments, **named)
+
+
+def test_score_is_the_mean_auc():
+    model = fit(TWO)
+    expected = mean_auc(model.predict(TWO["X"]), Queries.from_arrays(**TWO))
+    assert model.score(TWO["X"], TWO["y"], qid=TWO["qid"]) == pytest.approx(expected)
+    assert model.history_[-1].auc != model.history_[0].auc
+
+
+def test_a_weighted_score_is_that_of_items_and_queries_repeated():
+    model = fit(TWO)
+    times = np.random.default_rng(5).integers(0, 4, len(TWO["y"]))
+    repeated = {name: np.repeat(column, times, axis=0) for name, column in TWO.items()}
+    del repeated["sensitive_features"]
+    weighted = model.score(TWO["X"], TWO["y"], qid=TWO["qid"], sample_weight=times)
+    assert weighted == pytest.approx(model.score(**repeated))
+    often = np.arange(12) % 3
+    repeated = repeated_queries({name: TWO[name] for name in ("X", "y", "qid")}, often)
+    weighted = model.score(TWO["X"], TWO["y"], qid=TWO["qid"], query_weight=often[TWO["qid"]])
+    assert weighted == pytest.approx(model.score(**repeated))
+
+
+@pytest.mark.parametrize("ranker", [FairRanker(max_rounds=0), LinearRanker()], ids=repr)
+def test_score_needs_preferences(ranker):
+    data = TWO if isinstance(ranker, FairRanker) else {k: TWO[k] for k in ("X", "y", "qid")}
+    model = ranker.fit(**data)
+    with pytest.raises(InputError, match="No query has two different labels"):
+        model.score(TWO["X"], np.ones(len(TWO["y"])), qid=TWO["qid"])
+
+
+# --- items without a group ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("constraint", [StatisticalParity, InterGroup])
+@pytest.mark.parametrize("nothing", [None, np.nan])
+def test_a_missing_group_weighs_1_and_is_not_compared(constraint, nothing):
+    """As if it were a third group that the constraint leaves out."""
+    rng = np.random.default_rng(0)
+    hidden = rng.random(len(TWO["y"])) < 0.3
+    missing = np.where(hidden, nothing, TWO["sensitive_features"])
+    third = np.where(hidden, "unknown", TWO["sensitive_features"])
+    model = fit({**TWO, "sensitive_features": missing}, constraint())
+    known = ("group 1", "group 2")
+    reference = fit({**TWO, "sensitive_features": third}, constraint(only=[known]))
+    assert model.groups_ == known
+    np.testing.assert_array_equal(reference.pair_weights_.table[2], 1.0)
+    np.testing.assert_array_equal(reference.pair_weights_.table[:, 2], 1.0)
+    assert np.abs(np.log(model.pair_weights_["group 1", "group 2"])) > 0.1
+    np.testing.assert_allclose(
+        model.pair_weights_.table, reference.pair_weights_.table[:2, :2], rtol=1e-6
+    )
+    np.testing.assert_allclose(model.ranker_.coef_, reference.ranker_.coef_, rtol=1e-6)
+    assert model.violation_ == pytest.approx(reference.violation_)
+
+
+def test_a_missing_group_is_not_dropped_from_training():
+    hidden = np.arange(len(TWO["y"])) % 3 == 0
+    missing = np.where(hidden, None, TWO["sensitive_features"])
+    kept = fit({**TWO, "sensitive_features": missing})
+    dropped = fit(rows(TWO, ~hidden))
+    assert np.abs(kept.ranker_.coef_ - dropped.ranker_.coef_).max() > 1e-3
+
+
+# --- weights of items and queries -----------------------------------------------------------------
+
+
+def repeated_queries(data, times):
+    """Every query as often as `times` says, each time under another id."""
+    parts = []
+    for query, count in enumerate(times):
+        mine = rows(data, data["qid"] == query)
+        parts += [{**mine, "qid": mine["qid"] + 1000 * copy} for copy in range(count)]
+    return {name: np.concatenate([part[name] for part in parts]) for name in data}
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_a_whole_item_weight_is_the_item_repeated(constraint):
+    times = np.random.default_rng(5).integers(0, 4, len(TWO["y"]))
+    weighted = fit({**TWO, "sample_weight": times}, constraint)
+    repeated = fit(
+        {name: np.repeat(column, times, axis=0) for name, column in TWO.items()}, constraint
+    )
+    assert_same_fit(weighted, repeated)
+    assert len(weighted.history_) > 1
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("average", ["query", "pair"])
+def test_a_whole_query_weight_is_the_query_repeated(constraint, average):
+    times = np.array([1, 2, 3, 1, 1, 2, 1, 1, 3, 1, 2, 1])
+    constraint = type(as_constraint(constraint))(average=average)
+    weighted = fit({**TWO, "query_weight": times[TWO["qid"]]}, constraint)
+    assert_same_fit(weighted, fit(repeated_queries(TWO, times), constraint))
+    assert len(weighted.history_) > 1
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "query_weight"])
+def test_weight_zero_is_dropping(name):
+    if name == "sample_weight":
+        weight = (np.arange(len(TWO["y"])) % 4 > 0).astype(float)
+    else:
+        weight = (TWO["qid"] % 4 > 0).astype(float)
+    assert_same_fit(fit({**TWO, name: weight}), fit(rows(TWO, weight > 0)))
+
+
+def test_query_weights_by_id():
+    weight = {query: 1.0 + query % 3 for query in range(12)}
+    by_row = fit({**TWO, "query_weight": [weight[query] for query in TWO["qid"]]})
+    assert_same_fit(fit({**TWO, "query_weight": weight}), by_row)
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "query_weight"])
+def test_equal_weights_are_no_weights(name):
+    assert_same_fit(fit({**TWO, name: np.full(len(TWO["y"]), 3.0)}), fit(TWO))
+
+
+# --- validation -----------------------------------------------------------------------------------
+
+
+def assert_measured_on(model, constraint, queries):
+    """violation and AUC of the kept round are those of these queries."""
+    kept = min(model.history_, key=lambda ended: ended.worst)
+    scores = model.predict(queries.X)
+    assert model.violation_ == kept.worst
+    np.testing.assert_allclose(kept.violation, constraint.violation(queries, scores))
+    assert worst_gap(constraint.violation(queries, scores)) == pytest.approx(model.violation_)
+    assert mean_auc(scores, queries) == pytest.approx(kept.auc)
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_measured_on_the_training_queries(constraint):
+    assert_measured_on(fit(TWO, constraint), as_constraint(constraint), Queries.from_arrays(**TWO))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, np.float32(0.25)])
+def test_a_share_of_the_queries_is_held_out(share):
+    model = fit(TWO, validation=share, random_state=0)
+    train, held = Queries.from_arrays(**TWO).split(float(share), 0)
+    assert train.n_queries + held.n_queries == 12
+    assert held.n_queries == round(12 * float(share))
+    assert_measured_on(model, StatisticalParity(), held)
+    weights = model.pair_weights_.table
+    again = LinearRanker(tol=1e-11).fit_pairs(train, weights)
+    np.testing.assert_allclose(model.ranker_.coef_, again.coef_, rtol=1e-6)
+
+
+def test_the_seed_draws_the_held_out_queries():
+    one, other = (fit(TWO, validation=0.25, random_state=seed) for seed in (0, 1))
+    assert one.history_[0].auc != other.history_[0].auc
+
+
+@pytest.mark.parametrize(
+    "given",
+    [HELD, Queries.from_arrays(**HELD), {**HELD, "X": sp.csr_array(HELD["X"])}],
+    ids=["dict", "Queries", "sparse"],
+)
+def test_validation_data_given(given):
+    model = fit(TWO, validation=given)
+    assert_measured_on(model, StatisticalParity(), Queries.from_arrays(**HELD))
+    again = LinearRanker(tol=1e-11).fit_pairs(Queries.from_arrays(**TWO), model.pair_weights_.table)
+    np.testing.assert_allclose(model.ranker_.coef_, again.coef_, rtol=1e-6)
+    assert fit(TWO).history_[0].worst != model.history_[0].worst
+
+
+def test_validation_weights_count():
+    weight = np.where(HELD["qid"] < 4, 1.0, 0.0)
+    model = fit(TWO, validation={**HELD, "query_weight": weight})
+    assert_measured_on(model, StatisticalParity(), Queries.from_arrays(**rows(HELD, weight > 0)))
+
+
+def test_groups_of_validation_are_matched_by_name():
+    """Only two of three groups, listed in another order, in the validation data."""
+    few = make(8, 20, random_state=7)
+    few["sensitive_features"] = np.where(
+        few["sensitive_features"] == "group 1", "group 3", "group 1"
+    )
+    constraint = StatisticalParity(only=[("group 1", "group 3")])
+    model = fit(THREE, constraint, validation=few)
+    scores = model.predict(few["X"])
+    expected = StatisticalParity().violation(Queries.from_arrays(**few), scores)
+    assert model.violation_ == pytest.approx(worst_gap(expected))
+
+
+# --- how fits end ---------------------------------------------------------------------------------
+
+REACHABLE = make(60, 30, separation=2.0)
+HARD = make(20, 20, n_groups=3, n_features=2, strength=3.0)
+
+
+def one_feature():
+    """With a single feature only the sign of its coefficient decides: nothing can be evened out."""
+    X = (THREE["sensitive_features"] == "group 1")[:, None] + 0.5 * THREE["X"][:, :1]
+    return {**THREE, "X": X}
+
+
+@pytest.mark.parametrize("solver", ["damped", PlainStep(eta=5.0)])
+def test_stops_at_the_tolerance(solver):
+    model = FairRanker(constraint="statistical", tolerance=0.01, solver=solver).fit(**REACHABLE)
+    *before, last = model.history_
+    assert before
+    assert all(ended.worst > 0.01 for ended in before)
+    assert last.worst <= 0.01
+    assert model.violation_ == last.worst
+    assert model.outcome_ is Outcome.WITHIN_TOLERANCE
+    assert str(model.outcome_) == "The violation came within the tolerance."
+
+
+def test_a_wide_tolerance_needs_no_second_round():
+    model = FairRanker(tolerance=1.0).fit(**TWO)
+    assert len(model.history_) == 1
+    assert model.outcome_ is Outcome.WITHIN_TOLERANCE
+
+
+def test_a_constant_feature_ties_everything():
+    model = FairRanker(tolerance=0.0).fit(**{**TWO, "X": np.ones((len(TWO["y"]), 1))})
+    assert model.violation_ == 0.0
+    assert model.outcome_ is Outcome.WITHIN_TOLERANCE
+
+
+def test_history_has_every_round():
+    model = fit(HARD, max_rounds=5, solver="plain")
+    assert [ended.number for ended in model.history_] == list(range(6))
+    lambda_ = np.zeros((3, 3))
+    for ended in model.history_:
+        np.testing.assert_allclose(ended.lambda_, lambda_)
+        assert ended.violation.shape == (3, 3)
+        assert ended.worst == pytest.approx(worst_gap(ended.violation))
+        assert 0.5 < ended.auc < 1.0
+        assert 0.0 < ended.seconds < 10.0
+        lambda_ = lambda_ - np.nan_to_num(ended.violation)
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+@pytest.mark.parametrize("eta", [1.0, 20.0])
+def test_the_best_round_is_kept(constraint, eta):
+    """Also where the plain update overshoots and the last round is not the best."""
+    model = fit(TWO, constraint, solver=PlainStep(eta=eta), max_rounds=6)
+    best = min(model.history_, key=lambda ended: ended.worst)
+    assert model.violation_ == best.worst
+    np.testing.assert_array_equal(model.lambda_, best.lambda_)
+    queries = Queries.from_arrays(**TWO)
+    violation = as_constraint(constraint).violation(queries, model.predict(TWO["X"]))
+    assert worst_gap(violation) == pytest.approx(best.worst)
+
+
+@pytest.mark.parametrize(
+    ("data", "parameters", "outcome"),
+    [
+        (HARD, {"max_rounds": 1}, Outcome.ROUNDS_EXHAUSTED),
+        (HARD, {"max_rounds": 2, "solver": PlainStep(eta=0.1)}, Outcome.ROUNDS_EXHAUSTED),
+        (one_feature(), {"max_rounds": 200}, Outcome.UNREACHABLE),
+        (HARD, {"max_rounds": 200}, Outcome.UNREACHABLE),
+        (one_feature(), {"max_rounds": 200, "solver": PlainStep(eta=1.0)}, Outcome.UNREACHABLE),
+    ],
+    ids=["one round", "small steps", "one feature", "tolerance 0", "lambda runs away"],
+)
+def test_a_target_that_is_missed_is_told(data, parameters, outcome):
+    model = FairRanker(constraint="statistical", tolerance=0.0, **parameters)
+    with pytest.warns(TargetNotReachedWarning) as caught:
+        model.fit(**data)
+    assert model.outcome_ is outcome
+    (warning,) = caught
+    message = str(warning.message)
+    assert message.startswith(str(outcome))
+    assert str(outcome).endswith(".")
+    queries = Queries.from_arrays(**data)
+    for fact in (
+        "StatisticalParity()",
+        f"{queries.n_queries} queries",
+        f"{model.history_[0].worst:.5g}",
+        f"{model.violation_:.5g}",
+    ):
+        assert fact in message
+    assert warning.filename == __file__  # it points at the caller's line
+    assert len(model.history_) < 200
+    assert model.predict(data["X"]).shape == data["y"].shape
+
+
+@pytest.mark.parametrize("constraint", CONSTRAINTS)
+def test_weights_follow_from_lambda(constraint):
+    model = fit(THREE, constraint)
+    lambda_ = model.lambda_ if model.lambda_.ndim == 2 else np.tile(model.lambda_[:, None], 3)
+    np.testing.assert_allclose(model.pair_weights_.table, 2 / (1 + np.exp(-lambda_)))
+    assert model.pair_weights_.groups == model.groups_ == ("group 1", "group 2", "group 3")
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+
+def interrupt_in(fit_number):
+    def act(number):
+        if number == fit_number:
+            raise KeyboardInterrupt
+
+    return OtherPeoplesRanker(act)
+
+
+def test_ctrl_c_keeps_the_best_round_so_far():
+    model = FairRanker(interrupt_in(2), "statistical", tolerance=0.0, solver="plain")
+    with pytest.warns(TargetNotReachedWarning, match="interrupted"):
+        model.fit(**TWO)
+    assert model.outcome_ is Outcome.INTERRUPTED
+    assert len(model.history_) == 2
+    assert model.violation_ == min(ended.worst for ended in model.history_)
+    violation = StatisticalParity().violation(Queries.from_arrays(**TWO), model.predict(TWO["X"]))
+    assert worst_gap(violation) == pytest.approx(model.violation_)
+
+
+def test_ctrl_c_in_the_first_fit_ends_it():
+    model = FairRanker(interrupt_in(0))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(**TWO)
+    with pytest.raises(NotFittedError):
+        model.predict(TWO["X"])
+
+
+# --- rankers of other people ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["damped", "plain"])
+def test_a_ranker_that_knows_neither_scikit_learn_nor_pairity(solver):
+    ranker = OtherPeoplesRanker()
+    model = fit(REACHABLE, ranker=ranker, solver=solver, max_rounds=10)
+    assert not hasattr(ranker, "direction")  # a copy was trained
+    assert model.violation_ < 0.5 * model.history_[0].worst
+    assert model.ranker_.number == min(model.history_, key=lambda ended: ended.worst).number
+    assert model.predict(REACHABLE["X"]).shape == REACHABLE["y"].shape
+
+
+class HalfHearted:
+    """Somebody else's solver, with nothing but what it needs: gives up after two rounds."""
+
+    def start(self, *_):
+        return 2
+
+    def step(self, lambda_, violation, state, *_):
+        return (lambda_ - np.nan_to_num(violation), state - 1) if state else (None, state)
+
+
+def test_a_solver_of_somebody_elses():
+    model = fit(TWO, solver=HalfHearted(), max_rounds=50)
+    assert len(model.history_) == 3
+    assert model.outcome_ is Outcome.UNREACHABLE
+
+
+@pytest.mark.parametrize("fit_number", [0, 2])
+def test_an_error_says_in_which_round_it_was(fit_number):
+    def act(number):
+        if number == fit_number:
+            raise MemoryError("engine")
+
+    with pytest.raises(MemoryError, match="engine") as caught:
+        fit(TWO, ranker=OtherPeoplesRanker(act), solver="plain")
+    assert any(f"round {fit_number} of at most 4" in note for note in caught.value.__notes__)
+
+
+class Careless(OtherPeoplesRanker):
+    def __init__(self, careless):
+        super().__init__()
+        self.careless = careless
+
+    def predict(self, X):
+        return self.careless(super().predict(X))
+
+
+@pytest.mark.parametrize(
+    ("careless", "facts"),
+    [
+        (lambda scores: scores[:, None], r"shape \(240, 1\) for 240 items"),
+        (lambda scores: scores[:-1], r"shape \(239,\) for 240 items"),
+        (lambda scores: scores * np.nan, "240 scores that are NaN"),
+    ],
+)
+def test_scores_are_checked(careless, facts):
+    with pytest.raises(InputError, match=facts):
+        fit(TWO, ranker=Careless(careless))
+
+
+def test_scores_are_float64_whatever_the_ranker_returns():
+    model = fit(TWO, ranker=Careless(lambda scores: scores.astype(np.float32).tolist()))
+    assert model.predict(TWO["X"]).dtype == np.float64
+
+
+# --- knowing the training queries by heart --------------------------------------------------------
+
+
+def test_a_ranker_that_knows_the_training_queries_by_heart_is_told_of():
+    data = make_biased_ranking(40, 10, noise=0.0, strength=0.0, random_state=0).queries()
+    with pytest.warns(MemorisedWarning, match=r"training pairs.*validation=0\.2"):
+        FairRanker(LinearRanker(alpha=1e-6), max_rounds=3, tolerance=0.5).fit(**data)
+    FairRanker(LinearRanker(alpha=1e-6), max_rounds=3, tolerance=0.5, validation=0.3).fit(**data)

@@ -1,0 +1,184 @@
+"""FairRanker: what is refused, with the facts and what to do."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+
+from pairity import (
+    FairRanker,
+    InputError,
+    InterGroup,
+    IntraGroup,
+    LinearRanker,
+    Marginal,
+    PlainStep,
+)
+from pairity.exceptions import ConstraintError
+from support.fit_cases import FRAME, HELD, NAMES, TWO, fit
+
+# --- what is refused: parameters ------------------------------------------------------------------
+
+BAD_WHATEVER_THE_DATA = [
+    ({"tolerance": -0.1}, "tolerance is -0.1"),
+    ({"tolerance": np.nan}, "tolerance is nan"),
+    ({"tolerance": np.inf}, "tolerance is inf"),
+    ({"tolerance": "0.1"}, "tolerance is '0.1'"),
+    ({"tolerance": None}, "tolerance is None"),
+    ({"tolerance": True}, "tolerance is True"),
+    ({"max_rounds": -1}, "max_rounds is -1"),
+    ({"max_rounds": 5.0}, "max_rounds is 5.0"),
+    ({"max_rounds": np.nan}, "max_rounds is nan"),
+    ({"max_rounds": True}, "max_rounds is True"),
+    ({"max_rounds": "5"}, "max_rounds is '5'"),
+    ({"max_rounds": None}, "max_rounds is None"),
+    ({"solver": "newton"}, "'newton'.*'damped'.*'plain'"),
+    ({"solver": PlainStep}, r"PlainStep\(eta"),
+    ({"solver": 3}, "not a solver"),
+    ({"constraint": "parity"}, "'parity'.*'statistical', 'inter', 'intra', 'marginal'"),
+    ({"constraint": InterGroup}, r"InterGroup\(\)"),
+    ({"constraint": None}, "None is not a constraint"),
+    ({"ranker": LinearRanker}, r"LinearRanker\(\)"),
+    ({"ranker": LogisticRegression()}, r"LogisticRegression.*fit_pairs.*LinearRanker\(\)"),
+    ({"ranker": "linear"}, r"str is not a ranker.*LinearRanker\(\)"),
+    ({"progress": "no"}, "progress is 'no'.*True, False or 'auto'"),
+    ({"progress": 2}, "progress is 2"),
+    ({"random_state": "x"}, "random_state is 'x'"),
+]
+BAD_WITH_THIS_DATA = [
+    ({"constraint": InterGroup(only=[("group 1", "group 9")])}, "'group 9'.*'group 2'"),
+    ({"constraint": IntraGroup(only=["group 9", "group 1"])}, "'group 9'.*'group 2'"),
+    ({"constraint": Marginal(only=["group 1"])}, "needs 2"),
+    ({"constraint": lambda queries, _: queries.y}, r"shape \(240,\).*2 groups"),
+    ({"pairs": "all"}, "'all'.*'preference' or 'both'"),
+    ({"weighting": "exact"}, "'exact'.*'indicator' or 'closed-form'"),
+    ({"pairs": "both", "constraint": "intra"}, "pairs='preference'"),
+    ({"weighting": "closed-form"}, "average='pair'"),
+    ({"ranker": LinearRanker(alpha=-1.0)}, "alpha is -1"),
+    ({"validation": True}, "bool is no validation data.*0.2"),
+    ({"validation": "0.2"}, "str is no validation data.*0.2"),
+    ({"validation": (1, 2)}, "no validation data.*mapping"),
+    ({"validation": 0.0}, "0.0.*between 0 and 1"),
+    ({"validation": 1.0}, "1.0.*between 0 and 1"),
+    ({"validation": np.nan}, "nan.*between 0 and 1"),
+    ({"validation": 0.01}, "0.01 of 12 queries"),
+    ({"validation": {"X": TWO["X"]}}, "validation: 'y' is missing.*Give X, y, qid"),
+    ({"validation": {**HELD, "group": 1}}, "validation: 'group' is not known"),
+    ({"validation": {**HELD, "X": HELD["X"][:, :2]}}, "X has 2 features.*training data has 5"),
+    ({"validation": {**HELD, "X": None}}, "validation: the queries have no features"),
+    ({"validation": {**HELD, "y": HELD["y"][:9]}}, "validation: y has 9 entries"),
+    ({"validation": {**HELD, "y": np.ones(160)}}, "validation queries: No query has two"),
+    (
+        {"validation": {**HELD, "sensitive_features": ["other"] * 160}},
+        "validation: The group 'other' was not among the training groups",
+    ),
+    (
+        {"validation": {**HELD, "sensitive_features": ["group 1"] * 160}},
+        "validation queries: No pair joins the groups 'group 1' and 'group 2'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parameters", "facts"), BAD_WITH_THIS_DATA)
+def test_bad_parameters(parameters, facts):
+    with pytest.raises(InputError, match=f"(?s){facts}"):
+        FairRanker(**parameters).fit(**TWO)
+
+
+@pytest.mark.parametrize(("parameters", "facts"), BAD_WHATEVER_THE_DATA, ids=str)
+def test_bad_parameters_are_found_before_the_data_is_looked_at(parameters, facts):
+    with pytest.raises(InputError, match=facts):
+        FairRanker(**parameters).fit([[np.nan]], [1], qid=[], sensitive_features=[])
+
+
+@pytest.mark.parametrize("columns", [NAMES[::-1], ["g", *NAMES[1:]]])
+def test_columns_of_validation_must_be_those_of_training(columns):
+    held = {**HELD, "X": pd.DataFrame(HELD["X"], columns=columns)}
+    with pytest.raises(InputError, match=r"validation: column 0 of X is .*'f0' in the"):
+        FairRanker(validation=held).fit(**{**TWO, "X": FRAME})
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"tolerance": np.float32(0.5), "max_rounds": np.int64(2)},
+        {"tolerance": 1, "random_state": np.random.RandomState(0), "validation": 0.3},
+        {"tolerance": 1, "progress": True, "solver": PlainStep(eta=2)},
+    ],
+)
+def test_numbers_may_be_numpys(parameters):
+    FairRanker(**parameters).fit(**TWO)
+
+
+# --- what is refused: data ------------------------------------------------------------------------
+
+
+def by_query(*groups):
+    """The first group in the even queries, the second in the odd ones."""
+    return np.array(groups)[TWO["qid"] % 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "constraint", "facts"),
+    [
+        ({"sensitive_features": by_query("a", "b")}, "inter", "'a' and 'b'.*12 queries"),
+        ({"sensitive_features": by_query("a", "b")}, "statistical", "'a' and 'b'.*IntraGroup"),
+        ({"sensitive_features": by_query("a", "a")}, "inter", "only the group 'a' in 240 rows"),
+        ({"sensitive_features": [None] * 240}, "inter", "no group at all"),
+        ({"sensitive_features": None}, "inter", "no group at all"),
+        ({"y": np.ones(240)}, "inter", "No query has two different labels.*12 queries"),
+        ({"y": np.ones(240)}, "statistical", "No query has two different labels"),
+        ({"qid": np.arange(240)}, "statistical", "240 queries"),
+        (
+            {"y": (TWO["sensitive_features"] == "group 1").astype(int)},
+            "inter",
+            "'group 2' above 'group 1'.*StatisticalParity",
+        ),
+        (
+            {"y": (TWO["sensitive_features"] == "group 1").astype(int)},
+            "intra",
+            "No preference pair for the group 'group 1'",
+        ),
+        (
+            {"y": (TWO["sensitive_features"] == "group 1").astype(int)},
+            "marginal",
+            "No preference pair for the group 'group 2'.*only",
+        ),
+        ({"X": None}, "inter", "X is None"),
+        ({"y": None}, "inter", "y is None"),
+        ({"qid": TWO["qid"][:9]}, "inter", "qid has 9 entries.*240 rows"),
+    ],
+)
+def test_bad_data(change, constraint, facts):
+    with pytest.raises(InputError, match=f"(?s){facts}"):
+        FairRanker(constraint=constraint).fit(**{**TWO, **change})
+
+
+def test_a_constraint_that_compares_nothing():
+    def nothing(queries, scores):
+        return np.full((2, 2), np.nan)
+
+    with pytest.raises(ConstraintError, match="compares nothing in the 12 queries"):
+        FairRanker(constraint=nothing).fit(**TWO)
+
+
+def test_a_constraint_must_not_change_its_mind():
+    def moody(queries, scores):
+        return np.array([0.5, np.nan if scores.any() else 0.0])
+
+    with pytest.raises(ConstraintError, match="NaN only where the data") as caught:
+        FairRanker(constraint=moody).fit(**TWO)
+    assert "round 0" in caught.value.__notes__[0]
+
+
+def test_groups_that_never_meet_can_be_compared_inside():
+    fit({**TWO, "sensitive_features": by_query("a", "b")}, "intra", max_rounds=1)
+
+
+def test_a_failed_fit_leaves_nothing_fitted():
+    model = FairRanker()
+    with pytest.raises(InputError):
+        model.fit(**{**TWO, "y": np.ones(240)})
+    with pytest.raises(NotFittedError):
+        model.predict(TWO["X"])
