@@ -559,7 +559,7 @@ def test_types_of_others_are_neither_saved_nor_made(tmp_path):
 
     ranker = NewtonRanker(make_pipeline(FunctionTransformer(my_gap_free), Ridge()), n_estimators=2)
     ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
-    with pytest.raises(ModelFileError, match=r"test_model_files\.my_gap_free"):
+    with pytest.raises(ModelFileError, match=r"test_persistence\.my_gap_free"):
         ranker.save(tmp_path / "ranker")
     assert not os.listdir(tmp_path)
 
