@@ -69,12 +69,12 @@ def compared(name, X, y, qid, group, n_workers):
     both = list(zip(there.history_, here.history_, strict=True))
     apart = np.abs(scores - expected).max()
     queries = Queries.from_arrays(None, y, qid=qid, sensitive_features=group)
-    assert abs(mean_auc(scores, queries) - there.history_[-1].auc) < 1e-12 or apart
+    assert abs(mean_auc(queries, scores) - there.history_[-1].auc) < 1e-12 or apart
     return [
         len(both),
         f"{apart:.0e}",
         f"{np.corrcoef(scores, expected)[0, 1]:.4f}",
-        f"{max(np.nanmax(np.abs(a.violation - b.violation)) for a, b in both):.0e}",
+        f"{max(np.nanmax(np.abs(a.delta - b.delta)) for a, b in both):.0e}",
         f"{max(abs(a.auc - b.auc) for a, b in both):.0e}",
     ]
 
@@ -126,8 +126,8 @@ def overhead():
             seconds = time.perf_counter() - began
             rounds = [sum(each.seconds for each in model.history_) for model in (there, here)]
             ratios = [dask_seconds / seconds, rounds[0] / rounds[1]]
-            figures = [f"{seconds:.1f}", f"{dask_seconds:.1f}", *(f"{r:.2f}" for r in ratios)]
-            rows.append([name, *figures])
+            estimates = [f"{seconds:.1f}", f"{dask_seconds:.1f}", *(f"{r:.2f}" for r in ratios)]
+            rows.append([name, *estimates])
             measured[name] = rounds[0] / 2
     table = markdown(
         ["engine", "one machine, 2 threads, s", "2 workers × 1 thread, s", "ratio",

@@ -22,11 +22,11 @@ def run():
             fair.fit(X, y, qid=qid, sensitive_features=group)
             times["fair"].append(time.perf_counter() - began)
         plain, total = min(times["plain"]), min(times["fair"])
-        first, best = fair.history_[0], min(fair.history_, key=lambda ended: ended.worst)
+        first, best = fair.history_[0], min(fair.history_, key=lambda ended: ended.violation)
         rows.append(
             [
                 constraint, n_groups, f"{plain:.2f}", f"{total:.2f}", f"{total / plain:.2f}",
-                len(fair.history_) - 1, f"{first.worst:.3f} → {best.worst:.4f}",
+                len(fair.history_) - 1, f"{first.violation:.3f} → {best.violation:.4f}",
                 f"{first.auc:.4f} → {best.auc:.4f}",
             ]
         )  # fmt: skip

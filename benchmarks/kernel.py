@@ -14,7 +14,7 @@ TITLE = "The pair kernel (gradient, Hessian diagonal, K × K sums)"
 ROWS = {120: 960_000, 1200: 240_000}
 
 
-def numpy_broadcast(scores, queries, table):
+def numpy_broadcast(queries, scores, table):
     """The same sums with one n × n broadcast per query, as one writes it first in NumPy."""
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
     k = len(table)
@@ -33,7 +33,7 @@ def numpy_broadcast(scores, queries, table):
     return gradient, hessian, cells
 
 
-def numpy_bare(scores, queries, table):
+def numpy_bare(queries, scores, table):
     """The same n × n broadcast with a bare exponential and products with one-hot groups."""
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
     one_hot = np.eye(len(table))
@@ -52,7 +52,7 @@ def numpy_bare(scores, queries, table):
     return gradient, hessian, cells
 
 
-def numpy_blocks(scores, queries, table):
+def numpy_blocks(queries, scores, table):
     """The same, tuned: items sorted by label beforehand, one broadcast per label's real pairs."""
     layout = queries.layout
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
@@ -98,9 +98,9 @@ def bytes_per_row(n_rows):
     return int(done.stdout) * 1024 / n_rows
 
 
-def one_kernel(scores, queries, table, threads):
+def one_kernel(queries, scores, table, threads):
     os.environ["PAIRITY_NUM_THREADS"] = threads
-    seconds = best_seconds(lambda: _run_logistic(scores, queries, table, False), 15)
+    seconds = best_seconds(lambda: _run_logistic(queries, scores, table, False), 15)
     del os.environ["PAIRITY_NUM_THREADS"]
     return seconds
 
@@ -112,14 +112,14 @@ def run():
             for graded in (False, True):
                 queries, scores, table = lists(ROWS[n_items], n_items, n_groups, graded)
                 pairs = cell_counts(queries).sum()
-                result = _run_logistic(scores, queries, table, False)
+                result = _run_logistic(queries, scores, table, False)
                 slow, fast = [], {"1": [], "2": []}
                 for rival in (numpy_broadcast, numpy_bare, numpy_blocks):
                     for threads, taken in fast.items():
-                        taken.append(one_kernel(scores, queries, table, threads))
-                    for one, two in zip(rival(scores, queries, table), result, strict=False):
+                        taken.append(one_kernel(queries, scores, table, threads))
+                    for one, two in zip(rival(queries, scores, table), result, strict=False):
                         np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
-                    slow.append(best_seconds(lambda: rival(scores, queries, table), 1))  # noqa: B023
+                    slow.append(best_seconds(lambda: rival(queries, scores, table), 1))  # noqa: B023
                 ours, threaded = min(fast["1"]), min(fast["2"])
                 ratios = [f"{each / ours:,.0f} ({each / threaded:,.0f})" for each in slow]
                 rows.append(

@@ -121,7 +121,7 @@ def child(folder, engine, allowed):
     result = audit(test, scores)
     lap("audit")
     told |= {
-        "before": model.history_[0].worst,
+        "before": model.history_[0].violation,
         "after": result.violation["statistical"],
         "auc": result.auc,
         "rounds": len(model.history_),

@@ -34,14 +34,14 @@ def run():
     for n in (2_000, 10_000, 100_000, 1_000_000):
         for n_groups, graded in ((2, False), (5, True)):
             queries, scores, table = lists(n, n, n_groups, graded)
-            ours = best_seconds(lambda: _run_logistic(scores, queries, table, False), 3)  # noqa: B023
+            ours = best_seconds(lambda: _run_logistic(queries, scores, table, False), 3)  # noqa: B023
             sort = best_seconds(lambda: np.sort(scores), 5)  # noqa: B023
             faster, error = "–", "–"
             if n <= 20_000:
                 slow = best_seconds(lambda: direct(queries, scores, table), 2)  # noqa: B023
                 faster = f"{slow / ours:.1f}"
                 exact = direct(queries, scores, table)
-                fast = _run_logistic(scores, queries, table, False)
+                fast = _run_logistic(queries, scores, table, False)
                 apart = [np.abs(f / e - 1)[e != 0].max() for e, f in zip(exact, fast, strict=False)]
                 error = f"{max(apart):.0e}"
             rows.append(

@@ -69,8 +69,8 @@ def trial(target, name, seed):
         began = time.process_time()  # other work on the machine makes no difference
         result = best.method(train, test, seed)
         seconds = time.process_time() - began
-    figures, true = MEASURED(test, result)[0], MEASURED(unbiased, result)[0]
-    values = [figures["auc"].value, true["auc"].value, *(figures[c].value for c in CATALOGUE)]
+    estimates, true = MEASURED(test, result)[0], MEASURED(unbiased, result)[0]
+    values = [estimates["auc"].value, true["auc"].value, *(estimates[c].value for c in CATALOGUE)]
     return np.array(values), seconds, best.choice.point is not None
 
 

@@ -15,9 +15,9 @@ SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)
 ROUNDS = 4
 WORK = {
     "loss and gradient": lambda queries, scores, table, _: pairwise_logistic(
-        scores, queries, table
+        queries, scores, table
     ),
-    "hard violation": lambda queries, scores, *_: InterGroup().violation(queries, scores),
+    "hard violation": lambda queries, scores, *_: InterGroup().delta(queries, scores),
     "LinearRanker.fit": lambda *given: LinearRanker().fit_pairs(given[-1], np.ones((2, 2))),
 }
 

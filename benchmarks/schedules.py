@@ -56,7 +56,7 @@ def run():
                             ]
                         )  # fmt: skip
                         if schedule == "retrain":
-                            plain.append(model.history_[0].worst)
+                            plain.append(model.history_[0].violation)
             for schedule, measured in found.items():
                 held, within, n_runs, violation, auc = np.array(measured).T
                 half = 1.96 * violation.std(ddof=1) / np.sqrt(len(violation))

@@ -83,7 +83,7 @@ def test_text_shows_hostile_names_as_text(hostile, shown):
     assert max(map(len, text.splitlines())) <= 140
     assert all(line.isprintable() for line in text.split("\n"))
     assert json.loads(result.to_json())["groups"].count(hostile) == 1
-    assert result.figure("exposure", group=hostile).n_items == 2
+    assert result.estimate("exposure", group=hostile).n_items == 2
 
 
 def test_text_tells_long_names_apart():
@@ -114,17 +114,17 @@ def test_dict_and_json_have_everything():
     assert made["groups"] == ["f", "m"]
     assert made["n_pairs"] == 10
     assert (made["k"], made["confidence"], made["name"]) == ([2], 0.95, "three lists")
-    assert len(made["figures"]) == len(result.figures)
-    assert made["figures"][0]["measure"] == "auc"
-    assert made["figures"][0]["group"] is None
-    assert made["figures"][0]["small"] is True
-    empty = golden(n_resamples=0).to_dict()["figures"][0]
+    assert len(made["estimates"]) == len(result.estimates)
+    assert made["estimates"][0]["measure"] == "auc"
+    assert made["estimates"][0]["group"] is None
+    assert made["estimates"][0]["small"] is True
+    empty = golden(n_resamples=0).to_dict()["estimates"][0]
     assert (empty["low"], empty["high"]) == (None, None)
 
 
 def test_frame_pandas():
     frame = golden().to_frame("pandas")
-    assert len(frame) == len(golden().figures)
+    assert len(frame) == len(golden().estimates)
     overall = frame[(frame.measure == "auc") & frame.group.isna()].iloc[0]
     assert overall.value == approx(0.875)
     assert (overall.n_queries, overall.n_items, overall.n_pairs) == (2, 9, 10)
@@ -149,7 +149,7 @@ def test_frame_pyarrow():
 
     table = golden(n_resamples=0).to_frame("pyarrow")
     assert table.schema.field("value").type == table.schema.field("low").type == pa.float64()
-    assert table.num_rows == len(golden().figures)
+    assert table.num_rows == len(golden().estimates)
     assert table.column("group").to_pylist()[0] is None
 
 

@@ -8,8 +8,8 @@ from scipy.stats import norm
 
 from pairity import InterGroup, IntraGroup, Marginal, Queries, StatisticalParity, audit
 from pairity.audits import audit as audits
-from pairity.audits import estimates as figures
-from pairity.constraints.pairwise import CATALOGUE, Contrasts, worst_gap
+from pairity.audits import estimates as estimates
+from pairity.constraints.pairwise import CATALOGUE, Contrasts, largest_gap
 from support.audit_cases import NAN, approx, golden, random_queries, rebuild
 
 
@@ -17,7 +17,7 @@ def record_draws(monkeypatch):
     drawn = []
 
     def recording(*arguments):
-        for block in figures.resampled_weights(*arguments):
+        for block in estimates.resampled_weights(*arguments):
             drawn.append(block)
             yield block
 
@@ -37,12 +37,12 @@ def test_intervals_equal_a_bootstrap_of_rebuilt_queries(monkeypatch, groups):
     options = {"constraints": constraints, "n_resamples": 0}
     slow = [rebuild(queries, scores, draw, **options) for draw in times]
     expected = np.percentile([each.auc for each in slow], [10, 90])
-    assert [fast.figure("auc").low, fast.figure("auc").high] == approx(expected)
+    assert [fast.estimate("auc").low, fast.estimate("auc").high] == approx(expected)
     for name in fast.violation:
-        worst = fast.figure("violation", constraint=name)
+        worst = fast.estimate("violation", constraint=name)
         values = [each.violation[name] for each in slow]
         assert [worst.low, worst.high] == approx(np.nanpercentile(values, [10, 90])), name
-    cell = fast.figure("preferred_above", group="f", other="m")
+    cell = fast.estimate("preferred_above", group="f", other="m")
     values = [each.table()[0, 1] for each in slow]
     assert [cell.low, cell.high] == approx(np.nanpercentile(values, [10, 90]))
 
@@ -60,8 +60,8 @@ def test_intervals_where_resamples_lack_cells(monkeypatch, constraint, confidenc
     for draw in drawn[0].astype(int):
         rows = (3 * np.repeat(np.arange(12), draw)[:, None] + np.arange(3)).ravel()
         sample = Queries.from_arrays(None, y[rows], qid=qid, sensitive_features=group[rows])
-        slow.append(worst_gap(constraint.violation(sample.with_groups_of(queries), scores[rows])))
-    worst = fast.figure("violation", constraint=constraint.name)
+        slow.append(largest_gap(constraint.delta(sample.with_groups_of(queries), scores[rows])))
+    worst = fast.estimate("violation", constraint=constraint.name)
     percent = [50 - 50 * confidence, 50 + 50 * confidence]
     assert [worst.low, worst.high] == approx(np.nanpercentile(slow, percent))
 
@@ -73,8 +73,8 @@ def test_the_worst_gap_of_resamples_is_the_one_definition(shape):
         whole = np.where(rng.random(shape) < share, NAN, rng.normal(size=shape))
         delta = rng.normal(size=(50, *shape)) + whole
         delta[rng.random(delta.shape) < share] = NAN
-        found = figures._worst_gaps(delta, Contrasts.of(whole))
-        assert found == approx([worst_gap(each) for each in delta], nan_ok=True)
+        found = estimates._worst_gaps(delta, Contrasts.of(whole))
+        assert found == approx([largest_gap(each) for each in delta], nan_ok=True)
 
 
 def test_intervals_respect_query_weights(monkeypatch):
@@ -85,10 +85,10 @@ def test_intervals_respect_query_weights(monkeypatch):
     fast = audit(queries, scores, n_resamples=50, confidence=0.8)
     slow = [rebuild(plain, scores, draw, n_resamples=0) for draw in drawn[0]]
     assert (drawn[0] % weight == 0).all()
-    for key, figure in fast._index.items():
+    for key, estimate in fast._index.items():
         if key[0] in ("auc", "awrf", "violation", "exposure"):
             values = [each._index[key].value for each in slow]
-            assert [figure.low, figure.high] == approx(np.nanpercentile(values, [10, 90])), key
+            assert [estimate.low, estimate.high] == approx(np.nanpercentile(values, [10, 90])), key
 
 
 def test_intervals_are_seeded_and_in_order():
@@ -98,14 +98,14 @@ def test_intervals_are_seeded_and_in_order():
     assert one.to_json() != audit(queries, scores, random_state=8).to_json()
     given = audit(queries, scores, random_state=np.random.RandomState(7))
     assert given.to_json() == one.to_json()
-    for figure in one.figures:
-        assert figure.low <= figure.high
-        assert figure.measure == "violation" or figure.low <= figure.value <= figure.high
+    for estimate in one.estimates:
+        assert estimate.low <= estimate.high
+        assert estimate.measure == "violation" or estimate.low <= estimate.value <= estimate.high
 
 
 def test_wider_confidence_is_a_wider_interval():
     queries, scores = random_queries(11)
-    narrow, wide = (audit(queries, scores, confidence=c).figure("auc") for c in (0.5, 0.99))
+    narrow, wide = (audit(queries, scores, confidence=c).estimate("auc") for c in (0.5, 0.99))
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
@@ -113,15 +113,15 @@ def test_wider_confidence_is_a_wider_interval():
 def test_blocks_of_resampling_do_not_matter(monkeypatch, entries):
     queries, scores = random_queries(12, groups=("a", "b", "c"))
     whole = audit(queries, scores, n_resamples=100)
-    monkeypatch.setattr(figures, "_RESAMPLED_AT_ONCE", entries)
+    monkeypatch.setattr(estimates, "_RESAMPLED_AT_ONCE", entries)
     blocks = audit(queries, scores, n_resamples=100)
-    for one, other in zip(whole.figures, blocks.figures, strict=True):
+    for one, other in zip(whole.estimates, blocks.estimates, strict=True):
         assert [one.low, one.high] == approx([other.low, other.high], nan_ok=True)
 
 
 def test_one_query_has_no_interval():
     result = audit([1, 0, 1, 0], [4, 3, 2, 1], qid=[1] * 4, sensitive_features=list("abab"))
-    assert all(np.isnan(figure.low) and np.isnan(figure.high) for figure in result.figures)
+    assert all(np.isnan(estimate.low) and np.isnan(estimate.high) for estimate in result.estimates)
 
 
 def test_a_cell_of_one_query_has_no_interval():
@@ -129,15 +129,15 @@ def test_a_cell_of_one_query_has_no_interval():
     names = queries["sensitive_features"].copy()
     names[np.flatnonzero(queries.query == 0)[:2]] = "rare"
     result = audit(queries.y, scores, qid=queries["qid"], sensitive_features=names)
-    assert not np.isnan(result.figure("auc").low)
-    rare = result.figure("exposure", group="rare")
+    assert not np.isnan(result.estimate("auc").low)
+    rare = result.estimate("exposure", group="rare")
     assert (rare.n_queries, rare.n_items, rare.small) == (1, 2, True)
     assert np.isnan(rare.low)
 
 
 def test_no_resamples_no_intervals():
     result = golden(n_resamples=0)
-    assert all(np.isnan(figure.low) for figure in result.figures)
+    assert all(np.isnan(estimate.low) for estimate in result.estimates)
 
 
 def test_the_interval_of_auc_covers_the_truth():
@@ -148,6 +148,6 @@ def test_the_interval_of_auc_covers_the_truth():
         rng = np.random.default_rng(seed)
         scores, groups = y + rng.normal(size=600), rng.choice(["f", "m"], 600)
         options = {"qid": qid, "sensitive_features": groups, "constraints": [], "n_resamples": 300}
-        interval = audit(y, scores, random_state=seed, **options).figure("auc")
+        interval = audit(y, scores, random_state=seed, **options).estimate("auc")
         covered += interval.low <= truth <= interval.high
     assert covered >= 52  # of 60; 57 are expected, and fewer than 52 has a chance of 3 in 1000

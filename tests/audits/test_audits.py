@@ -14,7 +14,7 @@ from scipy.stats import entropy
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
 from pairity import InputError, InterGroup, Queries, StatisticalParity, audit, metrics
-from pairity.constraints.pairwise import CATALOGUE, Constraint, worst_gap
+from pairity.constraints.pairwise import CATALOGUE, Constraint, largest_gap
 from pairity.exceptions import ConstraintError
 from pairity.pairs.cells import cell_counts
 from support.audit_cases import (
@@ -76,9 +76,9 @@ def test_golden_counts_behind_the_tables():
     assert result.table("above", "n_queries").tolist() == [[3, 2], [2, 2]]
     assert result.table("above", "n_items").tolist() == [[2 + 2 + 2, 4 + 5], [4 + 5, 2 + 3]]
     assert result.table(what="small").all()
-    overall = result.figure("auc")
+    overall = result.estimate("auc")
     assert (overall.n_queries, overall.n_items, overall.n_pairs) == (2, 4 + 5, 10)
-    seen = result.figure("exposure", group="m")
+    seen = result.estimate("exposure", group="m")
     assert (seen.n_queries, seen.n_items, seen.n_pairs) == (2, 2 + 3, None)
 
 
@@ -113,12 +113,12 @@ def test_golden_gaps_and_what_they_rest_on():
         "marginal": (3 / 4 - 1, 2, 2 + 2, 5),
     }
     for name, (value, *counts) in expected.items():
-        gap = result.figure("gap", group="f", other="m", constraint=name)
-        worst = result.figure("violation", constraint=name)
+        gap = result.estimate("gap", group="f", other="m", constraint=name)
+        worst = result.estimate("violation", constraint=name)
         assert gap.value == approx(value)
-        for figure in (gap, worst):
-            assert [figure.n_queries, figure.n_items, figure.n_pairs] == counts
-            assert figure.small
+        for estimate in (gap, worst):
+            assert [estimate.n_queries, estimate.n_items, estimate.n_pairs] == counts
+            assert estimate.small
 
 
 def test_golden_awrf_and_ndkl():
@@ -160,8 +160,8 @@ def test_golden_by_group():
         "population_share": ((2 / 4 + 2 / 5 + 2 / 2) / 3, (2 / 4 + 3 / 5 + 0 / 2) / 3),
     }
     for measure, (f, m) in expected.items():
-        assert result.figure(measure, group="f").value == approx(f), measure
-        assert result.figure(measure, group="m").value == approx(m), measure
+        assert result.estimate(measure, group="f").value == approx(f), measure
+        assert result.estimate(measure, group="m").value == approx(m), measure
 
 
 def test_golden_three_groups():
@@ -178,7 +178,7 @@ def test_golden_three_groups():
     assert np.isnan(result.violation["intra"])  # only c prefers inside
     assert result.violation["marginal"] == approx(1 / 2 - 0 / 2)
     assert np.isnan(result.fairness["intra"])
-    assert result.figure("violation", constraint="intra").small
+    assert result.estimate("violation", constraint="intra").small
 
 
 def test_small_is_fewer_than_10_queries_or_100_pairs():
@@ -187,7 +187,7 @@ def test_small_is_fewer_than_10_queries_or_100_pairs():
         qid = np.repeat(np.arange(n_queries), n_lower + 1)
         result = audit(y, np.arange(len(y)), qid=qid, sensitive_features=["a", "b"] * (len(y) // 2))
         assert result.n_pairs == n_queries * n_lower
-        return result.figure("auc").small, result.figure("awrf").small
+        return result.estimate("auc").small, result.estimate("awrf").small
 
     assert flags(10, 11) == (False, False)
     assert flags(9, 21) == (True, True)  # too few queries
@@ -236,9 +236,9 @@ def test_measures_are_means_of_the_metrics():
     assert result.ndcg[3] == approx(mean(metrics.ndcg(queries, scores, k=3)))
     trec = metrics.exposure(queries, scores, discount="trec")
     for k, group in enumerate(queries.groups):
-        assert result.figure("exposure_trec", group=group).value == approx(mean(trec[:, k]))
+        assert result.estimate("exposure_trec", group=group).value == approx(mean(trec[:, k]))
         shares = metrics.top_share(queries, scores, k=3)
-        assert result.figure("top_share@3", group=group).value == approx(mean(shares[:, k]))
+        assert result.estimate("top_share@3", group=group).value == approx(mean(shares[:, k]))
 
 
 @pytest.mark.parametrize("average", ["query", "pair"])
@@ -248,7 +248,7 @@ def test_violation_has_one_definition(kind, soft, average):
     queries, scores = random_queries(2, groups=("a", "b", "c", None))
     constraint = kind(average=average, soft=soft)
     result = audit(queries, scores, constraints=constraint, n_resamples=0)
-    assert result.violation == {kind.name: worst_gap(constraint.violation(queries, scores))}
+    assert result.violation == {kind.name: largest_gap(constraint.delta(queries, scores))}
 
 
 def test_weights_of_items_and_queries_act_on_violations():
@@ -261,7 +261,7 @@ def test_weights_of_items_and_queries_act_on_violations():
     queries = Queries.from_arrays(**{**plain, **weights})
     result = audit(queries, scores, n_resamples=0)
     for name, constraint in CATALOGUE.items():
-        assert result.violation[name] == approx(worst_gap(constraint().violation(queries, scores)))
+        assert result.violation[name] == approx(largest_gap(constraint().delta(queries, scores)))
     assert result.auc != approx(audit(plain, scores, n_resamples=0).auc)
 
 
@@ -312,24 +312,24 @@ def top_of_group(queries, scores):
 
 def test_a_function_is_a_constraint_without_an_interval():
     result = golden(constraints=[top_of_group])
-    worst = result.figure("violation", constraint="top_of_group")
+    worst = result.estimate("violation", constraint="top_of_group")
     assert worst.value == approx(0.9 - 0.9)
     assert np.isnan(worst.low)
     assert (worst.n_queries, worst.n_items, worst.n_pairs) == (3, 11, None)
-    gap = result.figure("gap", group="f", other="m", constraint="top_of_group")
+    gap = result.estimate("gap", group="f", other="m", constraint="top_of_group")
     assert gap.value == approx(0.0)
 
 
 def test_your_own_constraint_may_compare_across_and_within():
     class Everything(Constraint):
-        def violation(self, queries, scores):
+        def delta(self, queries, scores):
             return np.array([[0.1, 0.2], [0.5, 0.7]]) * (len(scores) == queries.n_items)
 
     result = golden(constraints=[Everything()])
     assert result.violation == {"Everything": approx(0.7 - 0.1)}
     at = {"group": "f", "other": "m", "constraint": "Everything"}
-    assert result.figure("gap", **at).value == approx(0.2 - 0.5)
-    assert result.figure("gap_within", **at).value == approx(0.1 - 0.7)
+    assert result.estimate("gap", **at).value == approx(0.2 - 0.5)
+    assert result.estimate("gap_within", **at).value == approx(0.1 - 0.7)
 
 
 def test_constraints_of_one_name_are_told_apart():
@@ -351,7 +351,7 @@ def test_no_constraint_is_fine():
 def test_only_limits_what_is_compared():
     queries, scores = random_queries(7, groups=("a", "b", "c"))
     result = audit(queries, scores, constraints=[StatisticalParity(only=[("a", "c")])])
-    gaps = [f for f in result.figures if f.measure == "gap"]
+    gaps = [f for f in result.estimates if f.measure == "gap"]
     assert [(gap.group, gap.other) for gap in gaps] == [("a", "c")]
     assert result.violation["statistical"] == abs(gaps[0].value)
 
@@ -428,7 +428,7 @@ def test_renamed_groups_permute(made, random):
     assert renamed.violation == approx(plain.violation, nan_ok=True)
     assert renamed.awrf == approx(plain.awrf)
     for old, name in zip(queries.groups, new, strict=True):
-        one, other = (r.figure("exposure", group=g) for r, g in ((plain, old), (renamed, name)))
+        one, other = (r.estimate("exposure", group=g) for r, g in ((plain, old), (renamed, name)))
         assert one.value == approx(other.value, nan_ok=True)
 
 
@@ -459,13 +459,13 @@ def test_items_without_a_group_are_counted_but_compared_with_nobody(made, n_more
 @given(auditable())
 def test_every_figure_is_plain_and_in_its_range(made):
     result = audit(*made, n_resamples=5)
-    for figure in result.figures:
-        assert type(figure.value) is type(figure.low) is type(figure.high) is float
-        assert type(figure.n_queries) is type(figure.n_items) is int
-        assert figure.n_pairs is None or type(figure.n_pairs) is int
-        assert np.isnan(figure.value) == (figure.n_queries == 0)
-        if figure.measure in ("auc", "auc_within", "preferred_above", "above", "awrf"):
-            assert -1e-12 <= figure.value <= 1 + 1e-12 or figure.n_queries == 0
+    for estimate in result.estimates:
+        assert type(estimate.value) is type(estimate.low) is type(estimate.high) is float
+        assert type(estimate.n_queries) is type(estimate.n_items) is int
+        assert estimate.n_pairs is None or type(estimate.n_pairs) is int
+        assert np.isnan(estimate.value) == (estimate.n_queries == 0)
+        if estimate.measure in ("auc", "auc_within", "preferred_above", "above", "awrf"):
+            assert -1e-12 <= estimate.value <= 1 + 1e-12 or estimate.n_queries == 0
     assert str(result)
     json.loads(result.to_json(), parse_constant=pytest.fail)
 
@@ -495,7 +495,7 @@ def test_a_split_without_some_of_the_groups():
     rows = everything.query > 0
     result = audit(everything.take(np.arange(1, 30)), scores[rows])
     assert result.group_sizes[2] == 0
-    assert result.figure("ndcg_within@5", group="c").n_queries == 0
+    assert result.estimate("ndcg_within@5", group="c").n_queries == 0
     assert np.isnan(result.table()[2]).all()
     assert result.violation["inter"] > 0
     nobody = audit(everything.take([0]), scores[~rows])  # only c is left: nothing to compare
@@ -587,8 +587,8 @@ def test_queries_and_a_column_is_one_too_many(key):
 def test_a_figure_that_is_not_there():
     result = golden()
     with pytest.raises(InputError, match=r"no figure 'map'.*Its measures are auc, ndcg@2"):
-        result.figure("map")
+        result.estimate("map")
     with pytest.raises(InputError, match=r"group='m', other='f'.*group='f', other='m'"):
-        result.figure("gap", group="m", other="f", constraint="inter")
+        result.estimate("gap", group="m", other="f", constraint="inter")
     with pytest.raises(InputError, match="no figure 'auc'"):
         result.table("auc")

@@ -8,7 +8,7 @@ from scipy.optimize import check_grad
 
 from pairity import InterGroup, IntraGroup, LinearRanker, Marginal, Queries, StatisticalParity
 from pairity.baselines.correlation_penalty import _Correlation, regularised
-from pairity.constraints.pairwise import worst_gap
+from pairity.constraints.pairwise import largest_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, ConvergenceWarning, InputError
 from pairity.pairs.cells import cell_counts, cell_sums
@@ -109,7 +109,7 @@ def test_strength_trades_utility_for_evenness(kind, n_groups):
     queries = make_biased_ranking(60, 30, n_groups=n_groups, random_state=1).queries()
     fits = [regularised(kind(), strength=c).fit(queries, 0) for c in (0.0, 0.05, 3.0)]
     sizes = [np.abs(scorer.correlations).mean() for scorer in fits]
-    gaps = [worst_gap(kind().violation(queries, scorer(queries))) for scorer in fits]
+    gaps = [largest_gap(kind().delta(queries, scorer(queries))) for scorer in fits]
     assert sizes[0] > sizes[1] > sizes[2]
     assert sizes[2] < (0.001 if n_groups == 2 else 0.6 * sizes[0])
     assert gaps[2] < (0.25 if n_groups == 2 else 0.75) * gaps[0]
@@ -129,8 +129,8 @@ def test_engineering_students_lose_nine_tenths_of_the_gap(shared_data):
     gaps, aucs = [], []
     for strength in (0.0, 0.3):
         scores = regularised(constraint, strength=strength).fit(queries, 0)(queries)
-        gaps.append(worst_gap(constraint.violation(queries, scores)))
-        aucs.append(cell_sums(scores, queries).sum() / cell_counts(queries).sum())
+        gaps.append(largest_gap(constraint.delta(queries, scores)))
+        aucs.append(cell_sums(queries, scores).sum() / cell_counts(queries).sum())
     assert gaps[0] > 0.3
     assert gaps[1] < 0.15 * gaps[0]
     assert aucs[0] - aucs[1] < 0.01

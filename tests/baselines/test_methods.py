@@ -21,10 +21,10 @@ def test_the_expectation_over_rankings():
     repeated, scores = MIXED.expected(QUERIES)
     assert repeated.n_queries == 3
     # query 0: 0 of 2 pairs when going up, 2 of 2 going down; query 1 always goes up: 1 of 1
-    assert mean_auc(scores, repeated) == pytest.approx((0.25 * 0 + 0.75 * 1 + 1) / 2)
+    assert mean_auc(repeated, scores) == pytest.approx((0.25 * 0 + 0.75 * 1 + 1) / 2)
     assert audit(repeated, scores, n_resamples=0).auc == pytest.approx(0.875)
-    violation = as_constraint("inter").violation(repeated, scores)
-    one, other = (as_constraint("inter").violation(QUERIES, each) for each in (UP, DOWN))
+    violation = as_constraint("inter").delta(repeated, scores)
+    one, other = (as_constraint("inter").delta(QUERIES, each) for each in (UP, DOWN))
     assert violation.shape == one.shape == other.shape
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from pairity import FairRanker, InputError, LinearRanker, Queries, StatisticalParity, audit
-from pairity.audits.estimates import Figure
+from pairity.audits.estimates import Estimate
 from pairity.baselines.methods import Method, Rankings, as_method
 from pairity.comparisons.frontiers import Frontier, Verdict
 from pairity.comparisons.plots import save_figure
@@ -41,13 +41,13 @@ def by_hand(name="hand", *, weight=1.0, calls=None, at=None, error=KeyboardInter
 def run(method, auc, violation, *, seed=0, resampled=None, n_queries=1000, **settings):
     """A run whose test and validation figures are the same."""
     shared = {"n_queries": n_queries, "n_items": 10 * n_queries, "n_pairs": 100 * n_queries}
-    figures = {
-        "auc": Figure("auc", auc, auc - 0.02, auc + 0.02, **shared),
-        "ndcg@10": Figure("ndcg@10", 1 - auc, **shared),
-        "inter": Figure("violation", violation, constraint="inter", **shared),
+    estimates = {
+        "auc": Estimate("auc", auc, auc - 0.02, auc + 0.02, **shared),
+        "ndcg@10": Estimate("ndcg@10", 1 - auc, **shared),
+        "inter": Estimate("violation", violation, constraint="inter", **shared),
     }
     resampled = {} if resampled is None else {"inter": tuple(resampled)}
-    return Run(method, settings, seed, False, 0.5, dict(figures), dict(figures), resampled)
+    return Run(method, settings, seed, False, 0.5, dict(estimates), dict(estimates), resampled)
 
 
 def failed(method, *, seed=0, **settings):
@@ -98,20 +98,20 @@ def test_averages_over_seeds():
     runs = [run("a", auc, 0.1, seed=seed) for seed, auc in enumerate((0.70, 0.72, 0.80))]
     mean, spread = (0.70 + 0.72 + 0.80) / 3, np.std([0.70, 0.72, 0.80], ddof=1)
     t = stats.t.ppf(0.975, 2)
-    figure = frontier(*runs).points[0].test["auc"]
-    assert figure.value == pytest.approx(mean)
+    estimate = frontier(*runs).points[0].test["auc"]
+    assert estimate.value == pytest.approx(mean)
     # the same queries for all seeds: intervals of ± 0.02, and t over seeds, in quadrature
     half = sqrt(0.02**2 + t**2 * spread**2 / 3)
-    assert (figure.low, figure.high) == pytest.approx((mean - half, mean + half))
+    assert (estimate.low, estimate.high) == pytest.approx((mean - half, mean + half))
     # a split for each seed, one test query for four training queries
-    figure = frontier(*runs, test_ratio=0.25).points[0].test["auc"]
+    estimate = frontier(*runs, test_ratio=0.25).points[0].test["auc"]
     half = t * spread * sqrt(1 / 3 + 0.25)
-    assert (figure.low, figure.high) == pytest.approx((mean - half, min(mean + half, 1.0)))
+    assert (estimate.low, estimate.high) == pytest.approx((mean - half, min(mean + half, 1.0)))
     assert frontier(runs[0]).points[0].test["auc"].low == pytest.approx(0.68)
     # seeds that agree by chance do not make it narrower than the queries do
     runs = [run("a", 0.7, 0.1, seed=seed) for seed in range(3)]
-    figure = frontier(*runs, test_ratio=0.25).points[0].test["auc"]
-    assert figure.high == pytest.approx(0.7 + 0.02 * sqrt(1 / 3 + 0.25))
+    estimate = frontier(*runs, test_ratio=0.25).points[0].test["auc"]
+    assert estimate.high == pytest.approx(0.7 + 0.02 * sqrt(1 / 3 + 0.25))
 
 
 # --- the rule -------------------------------------------------------------------------------------
@@ -244,12 +244,12 @@ def test_figures_are_those_of_the_audit():
     made = sweep(LinearRanker(), train, test, n_resamples=50)
     scores = as_method(LinearRanker())(train, test)
     want = audit(test, scores, n_resamples=50)
-    found = {name: want.figure("violation", constraint=name) for name in want.violation}
-    found |= {name: want.figure(name) for name in ("auc", "ndcg@10")}
+    found = {name: want.estimate("violation", constraint=name) for name in want.violation}
+    found |= {name: want.estimate(name) for name in ("auc", "ndcg@10")}
     assert set(made.points[0].test) == set(found)
-    for name, figure in made.points[0].test.items():
-        for part in fields(Figure):
-            got, expected = getattr(figure, part.name), getattr(found[name], part.name)
+    for name, estimate in made.points[0].test.items():
+        for part in fields(Estimate):
+            got, expected = getattr(estimate, part.name), getattr(found[name], part.name)
             assert got == (pytest.approx(expected) if isinstance(expected, float) else expected)
 
 
@@ -270,15 +270,15 @@ def test_rankings_are_measured_in_expectation_and_resampled_by_query():
     train, test = QUERIES.split(0.5, random_state=0)
     made = sweep(drawn(), train, test, n_resamples=400)
     up, down = (audit(test, sign * test.X[:, 0], n_resamples=400) for sign in (1, -1))
-    figures = made.points[0].test
-    assert figures["auc"].value == pytest.approx(0.75 * up.auc + 0.25 * down.auc)
-    assert figures["ndcg@10"].value == pytest.approx(0.75 * up.ndcg[10] + 0.25 * down.ndcg[10])
+    estimates = made.points[0].test
+    assert estimates["auc"].value == pytest.approx(0.75 * up.auc + 0.25 * down.auc)
+    assert estimates["ndcg@10"].value == pytest.approx(0.75 * up.ndcg[10] + 0.25 * down.ndcg[10])
     # the mirror's AUC is 1 less: 0.75 A + 0.25 (1 - A) = 0.25 + A / 2, so half as wide
-    low, high = (0.25 + getattr(up.figure("auc"), end) / 2 for end in ("low", "high"))
-    assert (figures["auc"].low, figures["auc"].high) == pytest.approx((low, high))
+    low, high = (0.25 + getattr(up.estimate("auc"), end) / 2 for end in ("low", "high"))
+    assert (estimates["auc"].low, estimates["auc"].high) == pytest.approx((low, high))
     # R - 1/2 is turned around, so 0.75 - 0.25 = half of it is left
-    want = up.figure("violation", constraint="statistical")
-    got = figures["statistical"]
+    want = up.estimate("violation", constraint="statistical")
+    got = estimates["statistical"]
     assert (got.value, got.low, got.high) == pytest.approx(
         (want.value / 2, want.low / 2, want.high / 2)
     )
@@ -586,16 +586,16 @@ def pyplot():
 
 
 def test_it_is_drawn(swept, pyplot, tmp_path):
-    figure = swept.plot()
-    assert [axis.get_title() for axis in figure.axes] == list(swept.constraints)
-    (legend,) = figure.legends
+    estimate = swept.plot()
+    assert [axis.get_title() for axis in estimate.axes] == list(swept.constraints)
+    (legend,) = estimate.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "by hand, at length", "drawn", "shifted (reads groups)", "Pareto front",
     ]  # fmt: skip
     again = swept.plot()
     for ending in ("png", "svg", "pdf"):
         files = [tmp_path / f"{name}.{ending}" for name in ("frontier", "again")]
-        save_figure(figure, files[0])
+        save_figure(estimate, files[0])
         save_figure(again, files[1])
         assert files[0].stat().st_size > 10_000
         assert files[0].read_bytes() == files[1].read_bytes()
@@ -619,12 +619,12 @@ def test_one_panel(swept, pyplot):
 
 @pytest.mark.parametrize("constraint", [None, "inter"])
 def test_the_legend_fits_the_figure_and_the_points_fill_it(swept, pyplot, constraint):
-    figure = swept.plot(constraint)
-    figure.draw_without_rendering()
-    box = figure.legends[0].get_window_extent()
+    estimate = swept.plot(constraint)
+    estimate.draw_without_rendering()
+    box = estimate.legends[0].get_window_extent()
     assert box.x0 >= 0
-    assert box.x1 <= figure.bbox.x1
-    for axis in figure.axes:
+    assert box.x1 <= estimate.bbox.x1
+    for axis in estimate.axes:
         shown = swept.points
         fairness = [1 - point.test[axis.get_title()].value for point in shown]
         low, high = axis.get_xlim()
@@ -635,8 +635,8 @@ def test_the_legend_fits_the_figure_and_the_points_fill_it(swept, pyplot, constr
 
 def test_more_methods_than_colours(pyplot):
     made = frontier(*(run(f"m{at}", 0.5 + at / 50, at / 50) for at in range(10)))
-    figure = made.plot()
-    assert len(figure.legends[0].get_texts()) == 11
+    estimate = made.plot()
+    assert len(estimate.legends[0].get_texts()) == 11
 
 
 def test_without_matplotlib(swept, monkeypatch):

@@ -95,9 +95,9 @@ def test_a_share_is_held_out_by_query():
     rest, held = QUERIES.split(0.2, 0)
     assert seen[0][2] == set(rest.query_ids.tolist())
     want = audit(held, 0.5 * held.X[:, 0] + held.X[:, 1], n_resamples=0)
-    figures = best.trials.points[0].validation
-    assert figures["statistical"].value == pytest.approx(want.violation["statistical"])
-    assert figures["auc"].value == pytest.approx(want.auc)
+    estimates = best.trials.points[0].validation
+    assert estimates["statistical"].value == pytest.approx(want.violation["statistical"])
+    assert estimates["auc"].value == pytest.approx(want.auc)
     assert best.trials.points[0].test == {}
 
 
@@ -119,12 +119,12 @@ def test_cross_validation_orders_every_query_by_the_fit_that_did_not_see_it():
 
     best = tune(make, {"weight": [30.0]}, QUERIES, cv=3, **RULE)
     assert [len(ids) for ids in seen] == [40, 40, 40]
-    figures = best.trials.points[0].validation
+    estimates = best.trials.points[0].validation
     want = audit(QUERIES, 30 * QUERIES.X[:, 0] + 40 * QUERIES.X[:, 1], n_resamples=50)
-    assert figures["auc"].value == pytest.approx(want.auc)
-    assert figures["auc"].n_queries == 60
-    figure = want.figure("violation", constraint="statistical")
-    assert figures["statistical"].low == pytest.approx(figure.low)
+    assert estimates["auc"].value == pytest.approx(want.auc)
+    assert estimates["auc"].n_queries == 60
+    estimate = want.estimate("violation", constraint="statistical")
+    assert estimates["statistical"].low == pytest.approx(estimate.low)
 
 
 def test_folds_of_rankings_are_pooled():
@@ -141,9 +141,9 @@ def test_folds_of_rankings_are_pooled():
 
     best = tune(make, {"n": [1]}, QUERIES, cv=4, **{**RULE, "epsilon": 0.9})
     want = audit(QUERIES, QUERIES.X[:, 0], n_resamples=0)
-    figures = best.trials.points[0].validation
-    assert figures["auc"].value == pytest.approx(want.auc)
-    assert figures["statistical"].value == pytest.approx(want.violation["statistical"])
+    estimates = best.trials.points[0].validation
+    assert estimates["auc"].value == pytest.approx(want.auc)
+    assert estimates["statistical"].value == pytest.approx(want.violation["statistical"])
 
 
 def test_given_validation_queries():

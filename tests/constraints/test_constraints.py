@@ -15,7 +15,7 @@ from pairity import (
     Queries,
     StatisticalParity,
 )
-from pairity.constraints.pairwise import CATALOGUE, Contrasts, as_constraint, worst_gap
+from pairity.constraints.pairwise import CATALOGUE, Contrasts, as_constraint, largest_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError
 from pairity.metrics import exposure
@@ -43,43 +43,43 @@ A_PAIR = 4 / 6
 
 
 def test_golden_inter():
-    by_query = InterGroup().violation(two_queries(), SCORES)
+    by_query = InterGroup().delta(two_queries(), SCORES)
     np.testing.assert_allclose(by_query[0, 1], (1 + 0) / 2 - A_QUERY)  # f>m, in both queries
     np.testing.assert_allclose(by_query[1, 0], 1 - A_QUERY)  # m>f, in query a only
     assert np.isnan(by_query.diagonal()).all()
-    assert worst_gap(by_query) == pytest.approx(1 / 2)
-    by_pair = InterGroup(average="pair").violation(two_queries(), SCORES)
+    assert largest_gap(by_query) == pytest.approx(1 / 2)
+    by_pair = InterGroup(average="pair").delta(two_queries(), SCORES)
     np.testing.assert_allclose([by_pair[0, 1], by_pair[1, 0]], [1 / 2 - A_PAIR, 1 - A_PAIR])
 
 
 def test_golden_intra():
-    by_query = IntraGroup().violation(two_queries(), SCORES)
+    by_query = IntraGroup().delta(two_queries(), SCORES)
     np.testing.assert_allclose(by_query.diagonal(), [(0 + 1) / 2 - A_QUERY, 1 - A_QUERY])
     assert np.isnan(by_query[0, 1])
-    assert worst_gap(by_query) == pytest.approx(1 - 1 / 2)
+    assert largest_gap(by_query) == pytest.approx(1 - 1 / 2)
 
 
 def test_golden_marginal():
-    by_query = Marginal().violation(two_queries(), SCORES)
+    by_query = Marginal().delta(two_queries(), SCORES)
     # f: query a 1 of 2, query b 1 of 2; m: query a 2 of 2
     np.testing.assert_allclose(by_query, [1 / 2 - A_QUERY, 1 - A_QUERY])
-    by_pair = Marginal(average="pair").violation(two_queries(), SCORES)
+    by_pair = Marginal(average="pair").delta(two_queries(), SCORES)
     np.testing.assert_allclose(by_pair, [2 / 4 - A_PAIR, 2 / 2 - A_PAIR])
-    assert worst_gap(by_pair) == pytest.approx(1 / 2)
+    assert largest_gap(by_pair) == pytest.approx(1 / 2)
 
 
 def test_golden_statistical():
     # f above m: query a: 0.4 and 0.5 against 0.9 and 0.3: 2 of 4; query b: 0.2, 0.1 below 0.7: 0
-    by_query = StatisticalParity().violation(two_queries(), SCORES)
+    by_query = StatisticalParity().delta(two_queries(), SCORES)
     np.testing.assert_allclose([by_query[0, 1], by_query[1, 0]], [-1 / 4, 1 / 4])
-    assert worst_gap(by_query) == pytest.approx(1 / 2)
-    by_pair = StatisticalParity(average="pair").violation(two_queries(), SCORES)
+    assert largest_gap(by_query) == pytest.approx(1 / 2)
+    by_pair = StatisticalParity(average="pair").delta(two_queries(), SCORES)
     np.testing.assert_allclose(by_pair[0, 1], 2 / 6 - 1 / 2)
 
 
 def test_golden_soft():
     queries = Queries.from_arrays(None, [1, 0], qid=[0, 0], sensitive_features=["f", "m"])
-    soft = StatisticalParity(soft=True).violation(queries, np.array([1.0, 0.0]))
+    soft = StatisticalParity(soft=True).delta(queries, np.array([1.0, 0.0]))
     assert soft[0, 1] == pytest.approx(1 / (1 + np.exp(-1.0)) - 1 / 2)
 
 
@@ -91,8 +91,8 @@ def test_golden_contrasts():
     np.testing.assert_allclose(
         contrasts.matrix() @ np.nan_to_num(violation).ravel(), contrasts.gaps(violation)
     )
-    assert worst_gap(np.array([0.1, -0.2, np.nan, 0.0])) == pytest.approx(0.3)
-    assert np.isnan(worst_gap(np.full((2, 2), np.nan)))
+    assert largest_gap(np.array([0.1, -0.2, np.nan, 0.0])) == pytest.approx(0.3)
+    assert np.isnan(largest_gap(np.full((2, 2), np.nan)))
 
 
 # --- properties -----------------------------------------------------------------------------------
@@ -106,16 +106,16 @@ def test_properties_of_violations(constraint, average, data, seed):
     queries, scores = data
     scores = scores.astype(np.float64)
     made = constraint(average=average)
-    violation = made.violation(queries, scores)
+    violation = made.delta(queries, scores)
     # increasing maps of the scores change no hard value
     ranks = np.unique(scores, return_inverse=True)[1].astype(float)
-    np.testing.assert_allclose(made.violation(queries, ranks**3), violation, atol=1e-12)
+    np.testing.assert_allclose(made.delta(queries, ranks**3), violation, atol=1e-12)
     # the order of the rows does not matter
     rng = np.random.default_rng(seed)
     rows = rng.permutation(queries.n_items)
     table = {key: None if queries[key] is None else queries[key][rows] for key in queries}
     shuffled = Queries.from_arrays(**table)
-    np.testing.assert_allclose(made.violation(shuffled, scores[rows]), violation, atol=1e-12)
+    np.testing.assert_allclose(made.delta(shuffled, scores[rows]), violation, atol=1e-12)
     # renamed groups permute the table
     renamed = rng.permutation(queries.n_groups)
     other = Queries(
@@ -123,7 +123,7 @@ def test_properties_of_violations(constraint, average, data, seed):
         np.r_[renamed, queries.n_groups][queries.group].astype(np.int32),
         queries.groups, queries.item_weight, queries.query_weight,
     )  # fmt: skip
-    moved = made.violation(other, scores)
+    moved = made.delta(other, scores)
     at = np.ix_(*([renamed] * violation.ndim))
     np.testing.assert_allclose(moved[at], violation, atol=1e-12)
 
@@ -131,7 +131,7 @@ def test_properties_of_violations(constraint, average, data, seed):
 @given(reference.ranked_lists(weights=False))
 def test_both_orders_of_statistical_parity_add_up(data):
     queries, scores = data
-    violation = StatisticalParity().violation(queries, scores)
+    violation = StatisticalParity().delta(queries, scores)
     np.testing.assert_allclose(violation + violation.T, 0.0 * violation, atol=1e-12)
 
 
@@ -139,8 +139,8 @@ def test_both_orders_of_statistical_parity_add_up(data):
 def test_negated_scores_mirror_the_violation(data):
     queries, scores = data
     for constraint in ALL:
-        there = constraint().violation(queries, scores.astype(float))
-        back = constraint().violation(queries, -scores.astype(float))
+        there = constraint().delta(queries, scores.astype(float))
+        back = constraint().delta(queries, -scores.astype(float))
         np.testing.assert_allclose(back, -there, atol=1e-12)
 
 
@@ -180,12 +180,12 @@ def three_groups():
 
 def test_limited_to_chosen_pairs_of_groups():
     queries, scores = three_groups()
-    whole = InterGroup().violation(queries, scores)
-    part = InterGroup(only=[("group 1", "group 3")]).violation(queries, scores)
+    whole = InterGroup().delta(queries, scores)
+    part = InterGroup(only=[("group 1", "group 3")]).delta(queries, scores)
     assert np.isfinite(part).sum() == 2
     np.testing.assert_allclose(part[[0, 2], [2, 0]], whole[[0, 2], [2, 0]])
-    assert worst_gap(part) == pytest.approx(abs(whole[0, 2] - whole[2, 0]))
-    groups = Marginal(only=["group 2", "group 3"]).violation(queries, scores)
+    assert largest_gap(part) == pytest.approx(abs(whole[0, 2] - whole[2, 0]))
+    groups = Marginal(only=["group 2", "group 3"]).delta(queries, scores)
     assert np.isnan(groups[0])
     assert np.isfinite(groups[1:]).all()
 
@@ -203,21 +203,21 @@ def test_limited_to_chosen_pairs_of_groups():
 def test_choices_that_make_no_sense(constraint, facts):
     queries, scores = three_groups()
     with pytest.raises(ConstraintError) as caught:
-        constraint.violation(queries, scores)
+        constraint.delta(queries, scores)
     assert all(fact in str(caught.value) for fact in facts)
 
 
 def test_targets_other_than_zero():
     queries, scores = three_groups()
-    plain = StatisticalParity().violation(queries, scores)
-    aimed = StatisticalParity(target={("group 1", "group 2"): 0.05}).violation(queries, scores)
+    plain = StatisticalParity().delta(queries, scores)
+    aimed = StatisticalParity(target={("group 1", "group 2"): 0.05}).delta(queries, scores)
     # R_12 is to be 0.55, so R_21 is to be 0.45
     np.testing.assert_allclose(aimed[0, 1], plain[0, 1] - 0.05)
     np.testing.assert_allclose(aimed[1, 0], plain[1, 0] + 0.05)
     np.testing.assert_allclose(aimed[0, 2], plain[0, 2])
     marginal = Marginal(target={"group 1": -0.02})
     np.testing.assert_allclose(
-        marginal.violation(queries, scores)[0], Marginal().violation(queries, scores)[0] + 0.02
+        marginal.delta(queries, scores)[0], Marginal().delta(queries, scores)[0] + 0.02
     )
 
 
@@ -225,7 +225,7 @@ def test_training_reaches_a_target_other_than_zero():
     data = make_biased_ranking(80, 30, random_state=0)
     constraint = StatisticalParity(target={("group 1", "group 2"): 0.10})
     model = FairRanker(LinearRanker(), constraint).fit(**data.queries())
-    reached = StatisticalParity().violation(data.queries(), model.predict(data.X))
+    reached = StatisticalParity().delta(data.queries(), model.predict(data.X))
     assert reached[0, 1] == pytest.approx(0.10, abs=0.005)
 
 
@@ -266,8 +266,8 @@ def exposure_gap(queries, scores):
 def test_a_function_of_scores_and_groups_is_a_constraint():
     data = make_biased_ranking(60, 20, strength=1.5, separation=2.0, random_state=1)
     model = FairRanker(LinearRanker(), exposure_gap, tolerance=0.002).fit(**data.queries())
-    before = model.history_[0].worst
-    after = worst_gap(exposure_gap(data.queries(), model.predict(data.X)))
+    before = model.history_[0].violation
+    after = largest_gap(exposure_gap(data.queries(), model.predict(data.X)))
     assert before > 0.03
     assert after == pytest.approx(model.violation_)
     assert after <= 0.002
@@ -276,7 +276,7 @@ def test_a_function_of_scores_and_groups_is_a_constraint():
 class TopOfTheList(Constraint):
     """Of the items of each two groups, whose best one comes first: a K × K violation."""
 
-    def violation(self, queries, scores):
+    def delta(self, queries, scores):
         k = queries.n_groups
         best = np.full((queries.n_queries, k), -np.inf)
         np.maximum.at(best, (queries.query, queries.group), scores)
@@ -290,8 +290,8 @@ def test_a_class_with_a_table_of_its_own_is_a_constraint():
     data = make_biased_ranking(150, 20, strength=1.5, separation=2.0, random_state=1)
     constraint = TopOfTheList()
     model = FairRanker(LinearRanker(), constraint, tolerance=0.05).fit(**data.queries())
-    assert model.history_[0].worst > 0.2
-    assert worst_gap(constraint.violation(data.queries(), model.predict(data.X))) <= 0.05
+    assert model.history_[0].violation > 0.2
+    assert largest_gap(constraint.delta(data.queries(), model.predict(data.X))) <= 0.05
 
 
 def test_a_function_that_returns_the_wrong_shape():

@@ -132,7 +132,7 @@ def test_the_model_is_that_of_one_machine(client, spread, name, schedule):
     assert there.groups_ == here.groups_
     assert len(there.history_) == len(here.history_)
     for ours, theirs in zip(there.history_, here.history_, strict=True):
-        np.testing.assert_allclose(ours.violation, theirs.violation, atol=1e-12)
+        np.testing.assert_allclose(ours.delta, theirs.delta, atol=1e-12)
         assert ours.auc == pytest.approx(theirs.auc, abs=1e-12)
     expected = here.predict(TABLE[FEATURES])
     np.testing.assert_allclose(there.predict(TABLE[FEATURES]), expected, atol=1e-6)
@@ -220,9 +220,9 @@ def test_sums_of_parts_add_up(constraint, average):
     held = [scores[np.isin(queries.query, np.flatnonzero(number == at))] for at in range(3)]
     totals = sum(own.totals(part, each) for part, each in zip(parts, held, strict=True))
     delta = own.from_totals(totals, queries.groups)
-    np.testing.assert_allclose(delta, own.violation(queries, scores), atol=1e-13)
-    assert mean_auc(scores, queries) == pytest.approx(
-        sum(p.n_queries * mean_auc(s, p) for p, s in zip(parts, held, strict=True)) / 120
+    np.testing.assert_allclose(delta, own.delta(queries, scores), atol=1e-13)
+    assert mean_auc(queries, scores) == pytest.approx(
+        sum(p.n_queries * mean_auc(p, s) for p, s in zip(parts, held, strict=True)) / 120
     )
 
 
@@ -235,7 +235,7 @@ def test_an_audit_on_workers_has_the_figures_of_one(client, spread):
     here = audit(TABLE["y"], scores, qid=TABLE["qid"], sensitive_features=TABLE["group"])
     for name in ("groups", "n_queries", "n_items", "n_pairs", "group_sizes", "n_missing"):
         assert getattr(there, name) == getattr(here, name)
-    for ours, theirs in zip(there.figures, here.figures, strict=True):
+    for ours, theirs in zip(there.estimates, here.estimates, strict=True):
         same = ("measure", "group", "other", "constraint", "n_queries", "n_items", "n_pairs")
         assert [getattr(ours, each) for each in same] == [getattr(theirs, each) for each in same]
         assert ours.value == pytest.approx(theirs.value, abs=1e-12, nan_ok=True)
@@ -255,7 +255,7 @@ def test_an_audit_on_workers_without_resamples(client, n_queries, n_resamples):
         )
         for data in (by_query(1, some), some)
     ]  # fmt: skip
-    there, here = ([(e.value, e.low, e.high) for e in each.figures] for each in given)
+    there, here = ([(e.value, e.low, e.high) for e in each.estimates] for each in given)
     np.testing.assert_allclose(there, here, atol=1e-12)
 
 
@@ -290,8 +290,8 @@ def test_a_share_held_out_is_that_of_one_machine(client, tmp_path):
     there = FairRanker(LinearRanker(), **settings, checkpoint=tmp_path)
     there.fit(**columns(in_partitions(parts)))
     here = FairRanker(LinearRanker(), **settings).fit(**columns(shuffled))
-    assert [each.worst for each in there.history_] == pytest.approx(
-        [each.worst for each in here.history_], abs=1e-12
+    assert [each.violation for each in there.history_] == pytest.approx(
+        [each.violation for each in here.history_], abs=1e-12
     )
     np.testing.assert_allclose(there.ranker_.coef_, here.ranker_.coef_, atol=1e-8)
     other = FairRanker(LinearRanker(), **{**settings, "random_state": 4}, checkpoint=tmp_path)
@@ -327,13 +327,13 @@ def test_queries_that_are_split_survive_the_loss_of_a_worker(client, spread):
     del queries
     assert (train.n_queries, test.n_queries) == (90, 30)
     assert train.digest != test.digest
-    before = [InterGroup().violation(part, part.each(_first_feature)) for part in (train, test)]
+    before = [InterGroup().delta(part, part.each(_first_feature)) for part in (train, test)]
     os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
     client.wait_for_workers(2, timeout=60)
     for part, violation in zip((train, test), before, strict=True):
         assert len(part.addresses()) == len(part.shares)
         part.place()  # from the pieces, as where a round is repeated
-        now = InterGroup().violation(part, part.each(_first_feature))
+        now = InterGroup().delta(part, part.each(_first_feature))
         np.testing.assert_allclose(now, violation, atol=1e-12)
 
 
@@ -381,13 +381,13 @@ with distributed.LocalCluster(**here) as cluster:
         many = td.engines("xgboost")[0]
         many.client = client
         model = FairRanker(many, **td.OPTIONS).fit(**td.columns(td.by_query(4)))
-        print(model.history_[-1].worst)
+        print(model.history_[-1].violation)
 """
     command = [sys.executable, "-c", code, str(Path(__file__).parent)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
     here = FairRanker(engines("xgboost")[1], **OPTIONS).fit(**columns(TABLE))
-    assert float(done.stdout.split()[-1]) == pytest.approx(here.history_[-1].worst, abs=1e-9)
+    assert float(done.stdout.split()[-1]) == pytest.approx(here.history_[-1].violation, abs=1e-9)
 
 
 def test_the_dashboard_is_told_once(client, spread, capsys):
@@ -437,7 +437,7 @@ def test_a_worker_killed_in_a_round_changes_nothing(client, spread, name):
     assert set(client.run(os.getpid).values()) != pids
     np.testing.assert_allclose(again.predict(TABLE[FEATURES]), expected, atol=1e-9)
     for ours, theirs in zip(again.history_, rounds, strict=True):
-        assert ours.worst == pytest.approx(theirs.worst, abs=1e-12)
+        assert ours.violation == pytest.approx(theirs.violation, abs=1e-12)
 
 
 def test_sums_survive_the_loss_of_a_worker(client, spread):
@@ -445,9 +445,9 @@ def test_sums_survive_the_loss_of_a_worker(client, spread):
 
     queries = DaskQueries.from_collections(client, raw=False, **columns(spread))
     scores = queries.each(_first_feature)
-    before = InterGroup().violation(queries, scores)
+    before = InterGroup().delta(queries, scores)
     os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
-    np.testing.assert_allclose(InterGroup().violation(queries, scores), before, atol=1e-12)
+    np.testing.assert_allclose(InterGroup().delta(queries, scores), before, atol=1e-12)
 
 
 def _first_feature(queries):
@@ -521,7 +521,7 @@ def test_a_query_on_two_partitions_is_refused_and_repartitioned(client):
     whole = repartition_by_query(cut, "qid", npartitions=3)
     there = FairRanker(**OPTIONS).fit(**columns(whole))
     here = FairRanker(**OPTIONS).fit(**columns(TABLE))
-    assert there.history_[0].worst == pytest.approx(here.history_[0].worst, abs=1e-9)
+    assert there.history_[0].violation == pytest.approx(here.history_[0].violation, abs=1e-9)
 
 
 def _pairs(table):
@@ -545,7 +545,7 @@ def test_partitions_without_rows_pairs_or_some_group(client, name):
     there = FairRanker(many, **settings).fit(**columns(in_partitions(parts)))
     here = FairRanker(one, **settings).fit(**columns(whole))
     assert there.groups_ == here.groups_ == ("group 1", "group 2", "group 3")
-    assert there.history_[0].worst == pytest.approx(here.history_[0].worst, abs=1e-9)
+    assert there.history_[0].violation == pytest.approx(here.history_[0].violation, abs=1e-9)
     np.testing.assert_allclose(
         there.predict(whole[FEATURES]), here.predict(whole[FEATURES]), atol=1e-6
     )
@@ -569,8 +569,8 @@ def test_groups_whose_categories_differ_between_partitions_are_matched_by_name(c
     )
     assert there.groups == here.groups == ("a group of its own", "group 1", "group 2")
     assert (there.group_sizes, there.n_missing) == (here.group_sizes, here.n_missing)
-    assert [each.value for each in there.figures] == pytest.approx(
-        [each.value for each in here.figures], abs=1e-12, nan_ok=True
+    assert [each.value for each in there.estimates] == pytest.approx(
+        [each.value for each in here.estimates], abs=1e-12, nan_ok=True
     )
 
 
@@ -607,7 +607,7 @@ def test_boosters_measure_on_validation_queries_by_retraining(client, spread):
     there = FairRanker(many, **options, validation=columns(held)).fit(**columns(spread))
     local = columns(TABLE[TABLE["qid"].isin(ids[:40])])
     here = FairRanker(one, **options, validation=local, schedule="retrain").fit(**columns(TABLE))
-    assert there.history_[0].worst == pytest.approx(here.history_[0].worst, abs=1e-12)
+    assert there.history_[0].violation == pytest.approx(here.history_[0].violation, abs=1e-12)
     np.testing.assert_allclose(
         there.predict(TABLE[FEATURES]), here.predict(TABLE[FEATURES]), atol=1e-6
     )
@@ -692,7 +692,7 @@ def test_workers_read_files_for_the_commands(client, log, tmp_path, capsys, monk
     (here, ours), (there, theirs) = told.values()
     assert here["training_violation"] == pytest.approx(there["training_violation"], abs=1e-9)
     for mine, other in zip(ours, theirs, strict=True):
-        for one, another in zip(mine["figures"], other["figures"], strict=True):
+        for one, another in zip(mine["estimates"], other["estimates"], strict=True):
             assert one["value"] == pytest.approx(another["value"], abs=1e-9)
     scores = [load(tmp_path / name).predict(table[FEATURES]) for name in told]
     np.testing.assert_allclose(*scores, atol=1e-7)
@@ -737,7 +737,7 @@ def test_commands_on_a_scheduler_say_what_they_say_without(client, tmp_path, cap
         told[name] = trained["training_violation"], json.loads(capsys.readouterr().out)
     assert told["here"][0] == pytest.approx(told["there"][0], abs=1e-9)
     for here, there in zip(
-        told["here"][1]["figures"], told["there"][1]["figures"], strict=True
+        told["here"][1]["estimates"], told["there"][1]["estimates"], strict=True
     ):  # fmt: skip
         assert here["value"] == pytest.approx(there["value"], abs=1e-12)
     here, there = (load(tmp_path / name).predict(TABLE[FEATURES]) for name in told)

@@ -39,14 +39,14 @@ def test_loss_and_derivatives_equal_the_slow_version(data, seed):
     queries, scores = data
     table = tables(seed, queries)
     exact = scores.astype(np.float64)
-    loss, gradient, hessian, full = reference.logistic(exact, queries, table)
-    ours = pairwise_logistic(scores, queries, table)
+    loss, gradient, hessian, full = reference.logistic(queries, exact, table)
+    ours = pairwise_logistic(queries, scores, table)
     close(ours.gradient, gradient)
     close(ours.hessian, hessian)
     if np.isfinite(loss):
         np.testing.assert_allclose(ours.loss, loss, rtol=1e-10, atol=1e-12)
     vector = np.random.default_rng(seed).normal(size=len(scores))
-    product = pairwise_hessian_product(scores, queries, table, vector)
+    product = pairwise_hessian_product(queries, scores, table, vector)
     np.testing.assert_allclose(product, full @ vector, rtol=1e-9, atol=1e-12 + 1e-13 * full.max())
 
 
@@ -56,12 +56,12 @@ def test_loss_and_derivatives_equal_the_slow_version(data, seed):
 @settings(max_examples=100, deadline=None)
 def test_cell_sums_equal_the_slow_version(kind, soft, data, sorted_):
     queries, scores = data
-    sums, counts = reference.cell_sums(scores.astype(float), queries, kind=kind, soft=soft)
+    sums, counts = reference.cell_sums(queries, scores.astype(float), kind=kind, soft=soft)
     np.testing.assert_allclose(cell_counts(queries, pairs=kind), counts, atol=1e-12)
     with pytest.MonkeyPatch.context() as patch:
         if sorted_:
             patch.setattr(counting, "SHORT", 0)
-        ours = cell_sums(scores, queries, pairs=kind, soft=soft)
+        ours = cell_sums(queries, scores, pairs=kind, soft=soft)
     np.testing.assert_allclose(ours, sums, rtol=1e-12, atol=1e-11)
 
 
@@ -73,8 +73,8 @@ def test_gradient_equals_finite_differences(data, seed):
         scores = scores / np.abs(scores).max() * 50
     scores = scores.astype(np.float64)
     table = tables(seed, queries)
-    numeric = approx_fprime(scores, lambda s: pairwise_logistic(s, queries, table).loss, 1e-6)
-    ours = pairwise_logistic(scores, queries, table).gradient
+    numeric = approx_fprime(scores, lambda s: pairwise_logistic(queries, s, table).loss, 1e-6)
+    ours = pairwise_logistic(queries, scores, table).gradient
     np.testing.assert_allclose(ours, numeric, rtol=1e-3, atol=1e-4 * (1 + np.abs(ours).max()))
 
 
@@ -92,8 +92,8 @@ def lists(n_queries, n_items, n_groups, n_labels, seed=0):
 @pytest.mark.parametrize("n_items", [7, 120, 400])
 def test_longer_lists_equal_the_slow_version(n_items, n_labels):
     queries, scores, table = lists(2, n_items, 5, n_labels)
-    loss, gradient, hessian, _ = reference.logistic(scores, queries, table)
-    ours = pairwise_logistic(scores, queries, table)
+    loss, gradient, hessian, _ = reference.logistic(queries, scores, table)
+    ours = pairwise_logistic(queries, scores, table)
     np.testing.assert_allclose(ours.gradient, gradient, rtol=1e-11, atol=1e-11)
     np.testing.assert_allclose(ours.hessian, hessian, rtol=1e-11)
     np.testing.assert_allclose(ours.loss, loss, rtol=1e-12)
@@ -111,18 +111,18 @@ def test_many_groups_and_lists_of_all_lengths_equal_the_slow_version(n_groups, w
         sample_weight=rng.integers(0, 3, n) if weighted else None,
     )  # fmt: skip
     scores, table = 3 * rng.normal(size=n), rng.uniform(0, 2, (n_groups, n_groups))
-    _, gradient, hessian, _ = reference.logistic(scores, queries, table)
-    ours = pairwise_logistic(scores, queries, table)
+    _, gradient, hessian, _ = reference.logistic(queries, scores, table)
+    ours = pairwise_logistic(queries, scores, table)
     close(ours.gradient, gradient)
     close(ours.hessian, hessian)
-    sums, _ = reference.cell_sums(scores, queries, soft=True)
-    np.testing.assert_allclose(cell_sums(scores, queries, soft=True), sums, atol=1e-12)
+    sums, _ = reference.cell_sums(queries, scores, soft=True)
+    np.testing.assert_allclose(cell_sums(queries, scores, soft=True), sums, atol=1e-12)
 
 
 @pytest.mark.parametrize(("n_items", "n_labels"), [(1490, 2), (1510, 2), (1510, 5)])
 def test_the_route_for_long_lists_continues_the_direct_one(n_items, n_labels, monkeypatch):
     queries, scores, table = lists(2, n_items, 3, n_labels)
-    ours = pairwise_logistic(scores, queries, table)
+    ours = pairwise_logistic(queries, scores, table)
     i, j = (np.concatenate(part) for part in zip(*iter_pairs(queries), strict=True))
     d = scores[i] - scores[j]
     w = table[queries.group[i], queries.group[j]]
@@ -136,14 +136,14 @@ def test_the_route_for_long_lists_continues_the_direct_one(n_items, n_labels, mo
 def test_threads_change_nothing(threads, monkeypatch):
     queries, scores, table = lists(3000, 60, 3, 3)
     monkeypatch.setenv("PAIRITY_NUM_THREADS", "1")
-    one = pairwise_logistic(scores, queries, table)
-    sums, counts = cell_sums(scores, queries), cell_counts(queries)
+    one = pairwise_logistic(queries, scores, table)
+    sums, counts = cell_sums(queries, scores), cell_counts(queries)
     monkeypatch.setenv("PAIRITY_NUM_THREADS", threads)
-    many = pairwise_logistic(scores, queries, table)
+    many = pairwise_logistic(queries, scores, table)
     assert one.loss == many.loss
     assert np.array_equal(one.gradient, many.gradient)
     assert np.array_equal(one.hessian, many.hessian)
-    assert np.array_equal(sums, cell_sums(scores, queries))
+    assert np.array_equal(sums, cell_sums(queries, scores))
     assert np.array_equal(counts, cell_counts(queries))
 
 
@@ -170,16 +170,16 @@ def golden():
 def test_golden_cell_means():
     # labels f:2 m:1 m:0 f:1; pairs f>m(1) f>m(0) f>f(1) m(1)>m(0) f(1)>m(0)
     scores = np.array([0.5, 0.9, 0.1, 0.5])
-    means = cell_means(scores, golden())
+    means = cell_means(golden(), scores)
     # f>m: 0.5<0.9 wrong, 0.5>0.1 right, 0.5>0.1 right; f>f: a tie; m>m: right; m>f: no pair
     np.testing.assert_allclose(means, [[1 / 2, 2 / 3], [np.nan, 1.0]])
-    assert query_auc(scores, golden()) == pytest.approx((0.5 + 2 + 1) / 5)
+    assert query_auc(golden(), scores) == pytest.approx((0.5 + 2 + 1) / 5)
 
 
 def test_golden_loss_and_gradient():
     scores = np.array([0.0, 0.0, 0.0, 0.0])
     table = np.array([[1.0, 3.0], [1.0, 2.0]])
-    ours = pairwise_logistic(scores, golden(), table)
+    ours = pairwise_logistic(golden(), scores, table)
     # all t are 1/2 and all h are 1/4: f>m twice for f0, once for f3 (3 each), f>f 1, m>m 2
     assert ours.loss == pytest.approx((3 + 3 + 3 + 1 + 2) * np.log(2))
     np.testing.assert_allclose(
@@ -193,7 +193,7 @@ def test_golden_loss_and_gradient():
 
 def test_golden_statistical_sums():
     scores = np.array([0.5, 0.9, 0.1, 0.5])
-    means = cell_means(scores, golden(), pairs="all")
+    means = cell_means(golden(), scores, pairs="all")
     # f above m: each f is below 0.9 and above 0.1; f above f: the tie, in both orders
     np.testing.assert_allclose(means, [[1 / 2, 1 / 2], [1 / 2, 1 / 2]])
 

@@ -98,8 +98,8 @@ def test_hinge_equals_the_slow_version(data, margin, swept):
     with pytest.MonkeyPatch.context() as patch:
         if swept:
             patch.setattr(hinge_kernels, "SHORT", 0)
-        ours = loss.derivatives(scores, queries, table)
-        ours_value = loss.value(scores, queries, table)
+        ours = loss.derivatives(queries, scores, table)
+        ours_value = loss.value(queries, scores, table)
     size = reference.pair_weight(queries, *reference.pairs_of(queries)).sum() * 3
     close(ours[0], gradient, scale=size)
     close(ours[1], hessian, scale=size / margin)
@@ -117,9 +117,9 @@ def test_the_other_side_of_the_hinge_is_that_of_the_negated_scores(data, swept):
     with pytest.MonkeyPatch.context() as patch:
         if swept:
             patch.setattr(hinge_kernels, "SHORT", 0)
-        both = two_hinges(scores, queries, table, other, margin=0.5)
-        plain = two_hinges(scores, queries, table, margin=0.5)
-        turned = two_hinges(scores, replace(queries, y=-queries.y), other.T, margin=0.5)
+        both = two_hinges(queries, scores, table, other, margin=0.5)
+        plain = two_hinges(queries, scores, table, margin=0.5)
+        turned = two_hinges(replace(queries, y=-queries.y), scores, other.T, margin=0.5)
     size = reference.pair_weight(queries, *reference.pairs_of(queries)).sum() * 6
     for ours, first, second in zip(both, plain, turned, strict=True):
         atol = 1e-12 * size * (1.0 + np.abs(scores).max())
@@ -132,7 +132,7 @@ def test_lambdarank_equals_the_slow_version(data, loss):
     (queries, scores), seed = data
     queries, table = graded(queries), signed_table(queries, seed)
     expected = reference.lambdarank(loss, scores.astype(float), queries, table)
-    for ours, slow in zip(loss.derivatives(scores, queries, table), expected, strict=True):
+    for ours, slow in zip(loss.derivatives(queries, scores, table), expected, strict=True):
         assert np.isfinite(ours).all()
         close(ours, slow)
 
@@ -145,7 +145,7 @@ def test_lambdarank_on_longer_lists(loss, n_items, n_labels):
         queries, scores, table = lists(2, n_items, 3, n_labels, seed)
         scores = wide * (np.round(2 * scores) if tied else scores)
         expected = reference.lambdarank(loss, scores, queries, table)
-        for ours, slow in zip(loss.derivatives(scores, queries, table), expected, strict=True):
+        for ours, slow in zip(loss.derivatives(queries, scores, table), expected, strict=True):
             close(ours, slow)
 
 
@@ -161,7 +161,7 @@ def test_ties_are_the_mean_over_all_orders_of_the_tied(tied, k):
             places = [(order.index(i),) for i in range(6)]
             one_by_one.append(reference.lambdarank(loss, scores, queries, table, places))
     for ours, mean in zip(
-        loss.derivatives(scores, queries, table), np.mean(one_by_one, axis=0), strict=True
+        loss.derivatives(queries, scores, table), np.mean(one_by_one, axis=0), strict=True
     ):
         close(ours, mean)
         assert ours.any()
@@ -171,10 +171,10 @@ def test_ties_are_the_mean_over_all_orders_of_the_tied(tied, k):
 def test_hinge_on_both_sides_of_the_sweep(n_items):
     queries, scores, table = lists(1, n_items, 3, 4, seed=2)
     gradient, hessian, value = slow_hinge(Hinge(), scores, queries, table)
-    ours = Hinge().derivatives(scores, queries, table)
+    ours = Hinge().derivatives(queries, scores, table)
     np.testing.assert_allclose(ours[0], gradient, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(ours[1], hessian, rtol=1e-9)
-    assert Hinge().value(scores, queries, table) == pytest.approx(value)
+    assert Hinge().value(queries, scores, table) == pytest.approx(value)
 
 
 @given(data)
@@ -182,15 +182,15 @@ def test_hinge_on_both_sides_of_the_sweep(n_items):
 def test_logistic_and_enough_draws_are_the_logistic_loss(data):
     (queries, scores), seed = data
     table = signed_table(queries, seed)
-    value, gradient, hessian, _ = reference.logistic(scores.astype(float), queries, table)
-    size = reference.logistic(scores.astype(float), queries, np.abs(table))[2].max(initial=0.0)
+    value, gradient, hessian, _ = reference.logistic(queries, scores.astype(float), table)
+    size = reference.logistic(queries, scores.astype(float), np.abs(table))[2].max(initial=0.0)
     for loss in (Logistic(), Sampled(n_pairs=24)):  # every item takes all its lower ones
-        ours = loss.derivatives(scores, queries, table, iteration=7)
+        ours = loss.derivatives(queries, scores, table, iteration=7)
         close(ours[0], gradient, scale=100 * queries.n_items)
         close(ours[1], hessian, scale=100 * size)
         if np.isfinite(value):
             np.testing.assert_allclose(
-                loss.value(scores, queries, table), value,
+                loss.value(queries, scores, table), value,
                 rtol=1e-9, atol=1e-11 * (1 + np.abs(scores).max()) * 100,
             )  # fmt: skip
 
@@ -206,7 +206,7 @@ def test_long_lists_take_little_time_and_memory():
     for loss, scores in product(
         (Hinge(), Sampled(n_pairs=3), LambdaRank()), (spread, few, np.zeros(n))
     ):
-        gradient, hessian = loss.derivatives(scores, queries, [[1, 2], [0, 1]])
+        gradient, hessian = loss.derivatives(queries, scores, [[1, 2], [0, 1]])
         assert np.isfinite(gradient).all()
         assert (hessian >= 0).all()
         assert abs(gradient.sum()) < 1e-9 * np.abs(gradient).sum()
@@ -225,12 +225,12 @@ def test_golden_hinge():
     table = np.array([[1.0, 3.0], [5.0, 2.0]])
     # f>m(1) is 0.5 apart: violated by 0.5; f>m(0) is exactly 1 apart and f>f 3 apart: nothing;
     # m>m is 0.5 apart: by 0.5; f(1)>m(0) is the wrong way by 2: violated by 3
-    gradient, hessian = Hinge().derivatives(scores, queries, table)
+    gradient, hessian = Hinge().derivatives(queries, scores, table)
     np.testing.assert_allclose(gradient, [-3, 3 - 2, 2 + 3, -3])
     np.testing.assert_allclose(hessian, [3, 3 + 2, 2 + 3, 3])
-    assert Hinge().value(scores, queries, table) == pytest.approx(3 * 0.5 + 2 * 0.5 + 3 * 3)
+    assert Hinge().value(queries, scores, table) == pytest.approx(3 * 0.5 + 2 * 0.5 + 3 * 3)
     # a margin of 2 takes in f>m(0), 1 apart; the curvature is the pairs' weight over the margin
-    gradient, hessian = Hinge(margin=2).derivatives(scores, queries, table)
+    gradient, hessian = Hinge(margin=2).derivatives(queries, scores, table)
     np.testing.assert_allclose(gradient, [-3 - 3, 3 - 2, 3 + 2 + 3, -3])
     np.testing.assert_allclose(hessian, np.array([3 + 3, 3 + 2, 3 + 2 + 3, 3]) / 2)
 
@@ -260,11 +260,11 @@ def test_golden_lambdarank():
         3 * f12 * (1 - p12) + 2 * f20 * (1 - p20) + 5 * f23 * (1 - p23),
         1 * f13 * (1 - p13) + 5 * f23 * (1 - p23),
     ]
-    gradient, hessian = LambdaRank(normalise=False).derivatives(scores, queries, table)
+    gradient, hessian = LambdaRank(normalise=False).derivatives(queries, scores, table)
     np.testing.assert_allclose(gradient, expected)
     np.testing.assert_allclose(hessian, curved)
     # k = 1 keeps the pairs of the first item, (1,0) and (2,0); the best list's DCG@1 is 3
-    gradient, _ = LambdaRank(k=1, normalise=False).derivatives(scores, queries, table)
+    gradient, _ = LambdaRank(k=1, normalise=False).derivatives(queries, scores, table)
     f10, f20 = 3 * (d[0] - d[1]) / 3 * p10, 1 * (d[0] - d[2]) / 3 * p20
     np.testing.assert_allclose(gradient, [3 * f10 + 2 * f20, -3 * f10, -2 * f20, 0])
 
@@ -274,7 +274,7 @@ def test_golden_lambdarank_normalised():
     queries, scores = golden([0, 1], "fm"), np.log([3.0, 1.0])
     force = (1 - 1 / np.log2(3)) / (0.01 + np.log(3)) * 0.75
     factor = np.log2(1 + 2 * force) / (2 * force)  # without the table's 5
-    gradient, hessian = LambdaRank().derivatives(scores, queries, [[1, 1], [5, 1]])
+    gradient, hessian = LambdaRank().derivatives(queries, scores, [[1, 1], [5, 1]])
     np.testing.assert_allclose(gradient, np.array([5, -5]) * force * factor)
     np.testing.assert_allclose(hessian, np.array([5, 5]) * force * factor / 4)
 
@@ -294,14 +294,14 @@ def test_golden_lambdarank_of_ties():
     f43 = 1 * low * wrong
     expected = [f10 + f20 + f40, -f10 - f12 - f13 - f14, f12 - f20 - f23, f13 + f23 + f43]
     expected.append(f14 - f40 - f43)
-    gradient, _ = LambdaRank(k=2, normalise=False).derivatives(scores, queries, [[1]])
+    gradient, _ = LambdaRank(k=2, normalise=False).derivatives(queries, scores, [[1]])
     np.testing.assert_allclose(gradient, np.array(expected) / ideal)
 
 
 def test_golden_draws_stand_for_all_lower_items():
     # one preferred item above five: each of the two draws stands for 5/2 pairs, t = 1/2, h = 1/4
     queries = golden([1, 0, 0, 0, 0, 0], "fmmmmm")
-    gradient, hessian = Sampled(n_pairs=2).derivatives(np.zeros(6), queries, [[1, 3], [1, 1]])
+    gradient, hessian = Sampled(n_pairs=2).derivatives(queries, np.zeros(6), [[1, 3], [1, 1]])
     assert gradient[0] == pytest.approx(-3 * 5 / 2)
     assert hessian[0] == pytest.approx(3 * 5 / 4)
     assert set(np.unique(gradient[1:])) <= {0.0, 3 * 2.5 / 2, 3 * 2.5}
@@ -313,10 +313,10 @@ def test_golden_draws_stand_for_all_lower_items():
 
 def test_the_mean_of_many_draws_is_the_full_gradient():
     queries, scores, table = lists(3, 30, 3, 3, seed=4)
-    full = Logistic().derivatives(scores, queries, table)
+    full = Logistic().derivatives(queries, scores, table)
     n = 4000
     draws = np.array(
-        [Sampled(2).derivatives(scores, queries, table, iteration=t) for t in range(n)]
+        [Sampled(2).derivatives(queries, scores, table, iteration=t) for t in range(n)]
     )
     error = draws.std(axis=0) / np.sqrt(n)
     z = (draws.mean(axis=0) - full)[error > 0] / error[error > 0]
@@ -329,7 +329,7 @@ def test_draws_follow_seed_and_iteration():
     queries, scores, table = lists(3, 30, 2, 2)
 
     def gradient(seed, iteration):
-        return Sampled(2, seed).derivatives(scores, queries, table, iteration=iteration)[0]
+        return Sampled(2, seed).derivatives(queries, scores, table, iteration=iteration)[0]
 
     assert np.array_equal(gradient(1, 5), gradient(1, 5))
     seen = [gradient(seed, iteration) for seed in range(4) for iteration in range(4)]
@@ -351,17 +351,17 @@ def test_derivatives_are_the_sum_of_each_cell_times_its_weight(loss, data, c):
     (queries, scores), seed = data
     queries = all_grouped(graded(queries))
     table = signed_table(queries, seed)
-    ours = np.array(loss.derivatives(scores, queries, table))
+    ours = np.array(loss.derivatives(queries, scores, table))
     cells = np.zeros((2, *table.shape, queries.n_items))
     for cell in np.ndindex(table.shape):
         alone = np.zeros(table.shape)
         alone[cell] = 1.0
-        cells[(slice(None), *cell)] = loss.derivatives(scores, queries, alone)
+        cells[(slice(None), *cell)] = loss.derivatives(queries, scores, alone)
     size = 10 * np.abs(cells).sum(axis=(1, 2)).max(initial=0.0)
     close(ours, np.einsum("dkli,kl->di", cells, table), scale=size)  # a zero drops its cell
-    close(np.array(loss.derivatives(scores, queries, c * table)), c * ours, scale=size)
-    whole = np.array(loss.derivatives(scores, queries, table + 2.0))
-    plain = np.array(loss.derivatives(scores, queries, np.ones(table.shape)))
+    close(np.array(loss.derivatives(queries, scores, c * table)), c * ours, scale=size)
+    whole = np.array(loss.derivatives(queries, scores, table + 2.0))
+    plain = np.array(loss.derivatives(queries, scores, np.ones(table.shape)))
     close(whole, ours + plain + plain, scale=size)  # a whole weight adds pairs
 
 
@@ -373,8 +373,8 @@ def test_a_table_of_ones_is_no_table(loss, data):
     queries = graded(queries)
     keys = [key for key in queries if key != "sensitive_features"]
     without = Queries.from_arrays(**{key: queries[key] for key in keys})
-    ours = loss.derivatives(scores, queries, np.ones((queries.n_groups, queries.n_groups)))
-    plain = loss.derivatives(scores, without, np.ones((0, 0)))
+    ours = loss.derivatives(queries, scores, np.ones((queries.n_groups, queries.n_groups)))
+    plain = loss.derivatives(without, scores, np.ones((0, 0)))
     close(np.array(ours), np.array(plain), scale=10 * np.abs(plain).max())
 
 
@@ -388,8 +388,8 @@ def test_the_order_of_rows_does_not_matter(loss, data, level):
     rows = np.random.default_rng(seed).permutation(queries.n_items)
     shuffled = Queries.from_arrays(**{key: np.asarray(queries[key])[rows] for key in queries})
     table = signed_table(queries, seed)
-    ours = np.array(loss.derivatives(scores, queries, table))
-    theirs = np.array(loss.derivatives(scores[rows], shuffled.with_groups_of(queries), table))
+    ours = np.array(loss.derivatives(queries, scores, table))
+    theirs = np.array(loss.derivatives(shuffled.with_groups_of(queries), scores[rows], table))
     close(ours[:, rows], theirs, scale=100 * np.abs(ours).max())
 
 
@@ -399,7 +399,7 @@ def test_the_order_of_rows_does_not_matter(loss, data, level):
 def test_the_gradient_of_a_list_adds_up_to_nothing(loss, data):
     (queries, scores), seed = data
     queries, table = graded(queries), signed_table(queries, seed)
-    gradient, hessian = loss.derivatives(scores, queries, np.abs(table))
+    gradient, hessian = loss.derivatives(queries, scores, np.abs(table))
     sums = np.bincount(queries.query, gradient, queries.n_queries)
     assert np.abs(sums).max() <= 1e-12 * np.abs(gradient).sum() + 1e-300
     assert (hessian >= 0).all()
@@ -411,13 +411,13 @@ def test_the_gradient_of_a_list_adds_up_to_nothing(loss, data):
 def test_lists_without_a_pair_are_zero():
     queries = Queries.from_arrays(None, [1, 0, 0, 3, 3], qid=[0, 1, 1, 2, 2])
     for loss in EVERY:
-        for part in loss.derivatives(np.arange(5.0), queries, np.ones((0, 0))):
+        for part in loss.derivatives(queries, np.arange(5.0), np.ones((0, 0))):
             assert not part.any()
 
 
 def test_gains_that_do_not_tell_labels_apart_give_no_force():
     queries = Queries.from_arrays(None, [0, 1, 1], qid=[0, 0, 0])
-    for part in LambdaRank(gains=[0, 0]).derivatives(np.arange(3.0), queries, np.ones((0, 0))):
+    for part in LambdaRank(gains=[0, 0]).derivatives(queries, np.arange(3.0), np.ones((0, 0))):
         assert not part.any()
 
 
@@ -431,8 +431,8 @@ def test_gradient_equals_finite_differences(loss, data):
     if isinstance(loss, Hinge):  # away from the kinks
         assume(not (np.abs(scores[i] - scores[j] - loss.margin) < 1e-5).any())
     table = signed_table(queries, seed)
-    numeric = approx_fprime(scores, lambda s: loss.value(s, queries, table), 1e-7)
-    ours, _ = loss.derivatives(scores, queries, table)
+    numeric = approx_fprime(scores, lambda s: loss.value(queries, s, table), 1e-7)
+    ours, _ = loss.derivatives(queries, scores, table)
     np.testing.assert_allclose(ours, numeric, atol=1e-5 * (1 + np.abs(ours).max()) * len(scores))
 
 
@@ -442,9 +442,9 @@ def test_threads_change_nothing(loss, threads, monkeypatch):
     queries, spread, table = lists(2500, 60, 3, 3)
     for scores in (spread, np.round(spread, 1), np.round(spread)):
         monkeypatch.setenv("PAIRITY_NUM_THREADS", "1")
-        one = loss.derivatives(scores, queries, table, iteration=2)
+        one = loss.derivatives(queries, scores, table, iteration=2)
         monkeypatch.setenv("PAIRITY_NUM_THREADS", threads)
-        many = loss.derivatives(scores, queries, table, iteration=2)
+        many = loss.derivatives(queries, scores, table, iteration=2)
         assert np.array_equal(one[0], many[0])
         assert np.array_equal(one[1], many[1])
 
@@ -501,7 +501,7 @@ def test_settings_that_make_no_sense(make, says):
 def test_lambdarank_needs_grades(labels, gains, says):
     queries = Queries.from_arrays(None, labels, qid=[0, 0])
     with pytest.raises(InputError, match=says):
-        LambdaRank(gains=gains).derivatives(np.zeros(2), queries, np.ones((0, 0)))
+        LambdaRank(gains=gains).derivatives(queries, np.zeros(2), np.ones((0, 0)))
 
 
 # --- agreement with LightGBM and XGBoost ---------------------------------------------------------
@@ -533,7 +533,7 @@ def test_one_tree_equals_lightgbm(loss):
     scores = np.random.default_rng(4).normal(size=len(y))
 
     def objective(predictions, _):
-        return loss.derivatives(predictions, queries, np.ones((0, 0)))
+        return loss.derivatives(queries, predictions, np.ones((0, 0)))
 
     settings = {
         "num_leaves": 8, "learning_rate": 1.0, "num_threads": 1, "verbose": -1,
@@ -564,7 +564,7 @@ def test_one_tree_equals_xgboost_with_steps_and_penalties_doubled(loss):
     }  # fmt: skip
 
     def objective(predictions, _):
-        return loss.derivatives(predictions.astype(float), queries, np.ones((0, 0)))
+        return loss.derivatives(queries, predictions.astype(float), np.ones((0, 0)))
 
     trees = []
     for times, others, chosen in ((2.0, own, None), (1.0, {}, objective)):

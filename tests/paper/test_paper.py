@@ -196,30 +196,30 @@ def test_claims_about_shares():
         levels = dict.fromkeys(CONSTRAINTS, fairness)
         return Entry("toy", True, "inter", SHARE, seed, {"x": x}, auc, levels, 0.0)
 
-    figures = {0.0: (0.8, 0.5), 1.0: (0.7, 0.9), 2.0: (0.5, 0.6)}
+    estimates = {0.0: (0.8, 0.5), 1.0: (0.7, 0.9), 2.0: (0.5, 0.6)}
     entries = [
         entry(x, seed, auc + seed / 1000 * (1 + x), fairness + seed / 500 * (1 + x))
-        for x, (auc, fairness) in figures.items()
+        for x, (auc, fairness) in estimates.items()
         for seed in range(4)
     ]
     claims = {claim.text: claim for claim in about_shares("toy", entries)}
     assert [c.verdict for c in claims.values()] == [Verdict.HOLDS] * 3
-    assert claims["x = 2 is the worst"].figure.value == pytest.approx(0.2 - 0.0015)
+    assert claims["x = 2 is the worst"].estimate.value == pytest.approx(0.2 - 0.0015)
 
 
 def test_claims_about_methods():
-    figures = {
+    estimates = {
         "unconstrained": (0.80, 0.50), "re-weighting": (0.60, 0.55),
         "post-processing": (0.70, 0.60), "in-processing": (0.65, 0.95), OURS: (0.75, 0.90),
     }  # fmt: skip
 
     def entry(method, constraint, seed):
-        auc, fairness = figures[method]
-        wobble = 0.002 * seed * (1 + list(figures).index(method))
+        auc, fairness = estimates[method]
+        wobble = 0.002 * seed * (1 + list(estimates).index(method))
         levels = dict.fromkeys(CONSTRAINTS, fairness + wobble)
         return Entry("toy", True, constraint, method, seed, {}, auc + wobble, levels, 0.0)
 
-    entries = [entry(m, c, seed) for m in figures for c in CONSTRAINTS for seed in range(4)]
+    entries = [entry(m, c, seed) for m in estimates for c in CONSTRAINTS for seed in range(4)]
     claims = about_methods("toy", entries)
     assert {claim.constraint for claim in claims} == set(CONSTRAINTS)
     of = {claim.text: claim for claim in claims if claim.constraint == "intra"}
@@ -230,7 +230,7 @@ def test_claims_about_methods():
         ("ours is fairer than post-processing", 0.30 + 2 * shift, 0.056, Verdict.HOLDS),
         ("ours is fairer than in-processing", -0.05 + shift, 0.103, Verdict.FAILS),
     ]:
-        assert of[text].figure.value == pytest.approx(gain)
+        assert of[text].estimate.value == pytest.approx(gain)
         assert f"AUC above its: {cost:.3f} [" in of[text].measured
         assert of[text].verdict is verdict
     assert of["ours has the highest test fairness"].verdict is Verdict.FAILS
@@ -250,8 +250,8 @@ def test_spreads_are_compared():
 
 def test_the_theorem_on_synthetic_data():
     told, found, close = checks.theorem(3)
-    assert told.figure.value > 0.005
-    assert found.figure.value > 0.005
+    assert told.estimate.value > 0.005
+    assert found.estimate.value > 0.005
     assert close.verdict is Verdict.HOLDS
 
 
@@ -260,14 +260,14 @@ def test_no_lambda_of_a_grid_is_fairer_than_ours(setting):
     best = checks.brute_force(train, "statistical", np.arange(0.0, 4.0, 0.1))
     assert 0.8 < best <= 1.0
     (claim, *_) = checks.narrow_root(setting, 1)
-    assert claim.figure.value > 0
+    assert claim.estimate.value > 0
 
 
 def test_many_groups_are_measured_on_queries_that_the_rankers_have_not_seen():
     data = make_biased_ranking(60, 30, n_groups=3, strength=2, separation=2, random_state=0)
     for claim in checks.many_groups(Setting("made", True, data.queries(), 1), 100):
-        assert claim.figure.low < claim.figure.value < claim.figure.high
-        assert claim.figure.value > 0.05
+        assert claim.estimate.low < claim.estimate.value < claim.estimate.high
+        assert claim.estimate.value > 0.05
         assert "6 ordered group pairs" in claim.text
         assert "60 queries held out in 5 parts" in claim.measured
 

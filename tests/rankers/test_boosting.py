@@ -491,9 +491,9 @@ class Watched(Logistic):
     def __init__(self, told):
         object.__setattr__(self, "told", told)
 
-    def derivatives(self, scores, queries, table, *, iteration=0):
+    def derivatives(self, queries, scores, table, *, iteration=0):
         self.told(iteration)
-        return super().derivatives(scores, queries, table)
+        return super().derivatives(queries, scores, table)
 
     def __deepcopy__(self, memo):
         return self  # the rounds share it

@@ -142,7 +142,7 @@ def test_hovering_tells_the_numbers(browser, written):
         x, y = place_of(page, 1)
         page.mouse.move(x - 3, y)
         page.mouse.move(x, y)
-        found = held.candidates[1].figure("violation", "inter")
+        found = held.candidates[1].estimate("violation", "inter")
         page.get_by_text(told(found), exact=True).wait_for()
         assert opened.complaints == []
 

@@ -45,7 +45,7 @@ def test_changes_are_differences_of_the_audits():
     for each in held.candidates[1:]:
         for measure, name in (("violation", "inter"), ("auc", None)):
             change = each.change(measure)
-            old, new = (which.figure(measure, name).value for which in (before, each))
+            old, new = (which.estimate(measure, name).value for which in (before, each))
             assert change.value == pytest.approx(new - old, abs=1e-12)
             assert change.low <= change.value + 0.1
             assert change.low <= change.high
@@ -59,7 +59,7 @@ def test_the_gap_of_one_query_is_that_of_the_constraint():
     gaps = observed.gaps(scores)
     for at in range(test.n_queries):
         rows = test.query == at
-        delta = InterGroup().violation(test.take([at]), scores[rows])
+        delta = InterGroup().delta(test.take([at]), scores[rows])
         alone = delta[0, 1] - delta[1, 0]  # 'men' are the favoured ones
         assert np.isnan(alone) == np.isnan(gaps[at])
         if not np.isnan(alone):
@@ -135,9 +135,9 @@ def test_the_answer_has_the_figures():
     held = evidence()
     after = held.candidates[held.after]
     first, second = answer(held, after)
-    for figure in (after.figure("violation", "inter"), after.figure("auc")):
-        assert f"{figure.value:.3f}" in first
-        assert f"{figure.low:.3f} to {figure.high:.3f}" in first
+    for estimate in (after.estimate("violation", "inter"), after.estimate("auc")):
+        assert f"{estimate.value:.3f}" in first
+        assert f"{estimate.low:.3f} to {estimate.high:.3f}" in first
     assert "24 held-out queries" in first
     assert "100 resamplings" in second
     assert "men" in meaning(held, after)
@@ -418,7 +418,7 @@ def change(held, *path, to):
         (["after"], 99),
         (["after"], True),
         (["candidates"], []),
-        (["candidates", 0, "figures", 0, "value"], "0.5"),
+        (["candidates", 0, "estimates", 0, "value"], "0.5"),
         (["candidates", 0, "audit"], {}),
         (["candidates", 0, "tops", 0], [999]),
         (["candidates", 2, "weights"], [[1.0]]),

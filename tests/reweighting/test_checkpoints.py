@@ -52,7 +52,9 @@ def test_a_resumed_fit_ends_as_if_it_had_not_been_interrupted(tmp_path, interrup
     assert interrupted.trained == len(whole.history_) - 2
     np.testing.assert_array_equal(model.lambda_, whole.lambda_)
     np.testing.assert_array_equal(model.predict(DATA.X), whole.predict(DATA.X))
-    assert [each.worst for each in model.history_] == [each.worst for each in whole.history_]
+    assert [each.violation for each in model.history_] == [
+        each.violation for each in whole.history_
+    ]
     interrupted.trained = 0
     again = FairRanker(interrupted(), **SETTINGS, checkpoint=tmp_path / "kept").fit(**KNOWN)
     assert interrupted.trained == 0

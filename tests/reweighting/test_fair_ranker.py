@@ -17,7 +17,7 @@ from pairity import (
     Queries,
     StatisticalParity,
 )
-from pairity.constraints.pairwise import as_constraint, worst_gap
+from pairity.constraints.pairwise import as_constraint, largest_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
@@ -39,7 +39,7 @@ def assert_same_fit(one, other, rtol=1e-6):
     np.testing.assert_allclose(one.pair_weights_.table, other.pair_weights_.table, rtol=rtol)
     np.testing.assert_allclose(one.violation_, other.violation_, rtol=rtol)
     for here, there in zip(one.history_, other.history_, strict=True):
-        np.testing.assert_allclose(here.violation, there.violation, rtol=rtol, atol=1e-9)
+        np.testing.assert_allclose(here.delta, there.delta, rtol=rtol, atol=1e-9)
         assert here.auc == pytest.approx(there.auc, rel=rtol)
     np.testing.assert_allclose(one.ranker_.coef_, other.ranker_.coef_, rtol=rtol, atol=rtol)
 
@@ -220,7 +220,7 @@ def test_not_fitted(ranker, method):
 
 def test_score_is_the_mean_auc():
     model = fit(TWO)
-    expected = mean_auc(model.predict(TWO["X"]), Queries.from_arrays(**TWO))
+    expected = mean_auc(Queries.from_arrays(**TWO), model.predict(TWO["X"]))
     assert model.score(TWO["X"], TWO["y"], qid=TWO["qid"]) == pytest.approx(expected)
     assert model.history_[-1].auc != model.history_[0].auc
 
@@ -337,12 +337,12 @@ def test_equal_weights_are_no_weights(name):
 
 def assert_measured_on(model, constraint, queries):
     """violation and AUC of the kept round are those of these queries."""
-    kept = min(model.history_, key=lambda ended: ended.worst)
+    kept = min(model.history_, key=lambda ended: ended.violation)
     scores = model.predict(queries.X)
-    assert model.violation_ == kept.worst
-    np.testing.assert_allclose(kept.violation, constraint.violation(queries, scores))
-    assert worst_gap(constraint.violation(queries, scores)) == pytest.approx(model.violation_)
-    assert mean_auc(scores, queries) == pytest.approx(kept.auc)
+    assert model.violation_ == kept.violation
+    np.testing.assert_allclose(kept.delta, constraint.delta(queries, scores))
+    assert largest_gap(constraint.delta(queries, scores)) == pytest.approx(model.violation_)
+    assert mean_auc(queries, scores) == pytest.approx(kept.auc)
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
@@ -377,7 +377,7 @@ def test_validation_data_given(given):
     assert_measured_on(model, StatisticalParity(), Queries.from_arrays(**HELD))
     again = LinearRanker(tol=1e-11).fit_pairs(Queries.from_arrays(**TWO), model.pair_weights_.table)
     np.testing.assert_allclose(model.ranker_.coef_, again.coef_, rtol=1e-6)
-    assert fit(TWO).history_[0].worst != model.history_[0].worst
+    assert fit(TWO).history_[0].violation != model.history_[0].violation
 
 
 def test_validation_weights_count():
@@ -395,8 +395,8 @@ def test_groups_of_validation_are_matched_by_name():
     constraint = StatisticalParity(only=[("group 1", "group 3")])
     model = fit(THREE, constraint, validation=few)
     scores = model.predict(few["X"])
-    expected = StatisticalParity().violation(Queries.from_arrays(**few), scores)
-    assert model.violation_ == pytest.approx(worst_gap(expected))
+    expected = StatisticalParity().delta(Queries.from_arrays(**few), scores)
+    assert model.violation_ == pytest.approx(largest_gap(expected))
 
 
 # --- how fits end ---------------------------------------------------------------------------------
@@ -416,9 +416,9 @@ def test_stops_at_the_tolerance(solver):
     model = FairRanker(constraint="statistical", tolerance=0.01, solver=solver).fit(**REACHABLE)
     *before, last = model.history_
     assert before
-    assert all(ended.worst > 0.01 for ended in before)
-    assert last.worst <= 0.01
-    assert model.violation_ == last.worst
+    assert all(ended.violation > 0.01 for ended in before)
+    assert last.violation <= 0.01
+    assert model.violation_ == last.violation
     assert model.outcome_ is Outcome.WITHIN_TOLERANCE
     assert str(model.outcome_) == "The violation came within the tolerance."
 
@@ -441,11 +441,11 @@ def test_history_has_every_round():
     lambda_ = np.zeros((3, 3))
     for ended in model.history_:
         np.testing.assert_allclose(ended.lambda_, lambda_)
-        assert ended.violation.shape == (3, 3)
-        assert ended.worst == pytest.approx(worst_gap(ended.violation))
+        assert ended.delta.shape == (3, 3)
+        assert ended.violation == pytest.approx(largest_gap(ended.delta))
         assert 0.5 < ended.auc < 1.0
         assert 0.0 < ended.seconds < 10.0
-        lambda_ = lambda_ - np.nan_to_num(ended.violation)
+        lambda_ = lambda_ - np.nan_to_num(ended.delta)
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
@@ -453,12 +453,12 @@ def test_history_has_every_round():
 def test_the_best_round_is_kept(constraint, eta):
     """Also where the plain update overshoots and the last round is not the best."""
     model = fit(TWO, constraint, solver=PlainStep(eta=eta), max_rounds=6)
-    best = min(model.history_, key=lambda ended: ended.worst)
-    assert model.violation_ == best.worst
+    best = min(model.history_, key=lambda ended: ended.violation)
+    assert model.violation_ == best.violation
     np.testing.assert_array_equal(model.lambda_, best.lambda_)
     queries = Queries.from_arrays(**TWO)
-    violation = as_constraint(constraint).violation(queries, model.predict(TWO["X"]))
-    assert worst_gap(violation) == pytest.approx(best.worst)
+    violation = as_constraint(constraint).delta(queries, model.predict(TWO["X"]))
+    assert largest_gap(violation) == pytest.approx(best.violation)
 
 
 @pytest.mark.parametrize(
@@ -485,7 +485,7 @@ def test_a_target_that_is_missed_is_told(data, parameters, outcome):
     for fact in (
         "StatisticalParity()",
         f"{queries.n_queries} queries",
-        f"{model.history_[0].worst:.5g}",
+        f"{model.history_[0].violation:.5g}",
         f"{model.violation_:.5g}",
     ):
         assert fact in message
@@ -519,9 +519,9 @@ def test_ctrl_c_keeps_the_best_round_so_far():
         model.fit(**TWO)
     assert model.outcome_ is Outcome.INTERRUPTED
     assert len(model.history_) == 2
-    assert model.violation_ == min(ended.worst for ended in model.history_)
-    violation = StatisticalParity().violation(Queries.from_arrays(**TWO), model.predict(TWO["X"]))
-    assert worst_gap(violation) == pytest.approx(model.violation_)
+    assert model.violation_ == min(ended.violation for ended in model.history_)
+    violation = StatisticalParity().delta(Queries.from_arrays(**TWO), model.predict(TWO["X"]))
+    assert largest_gap(violation) == pytest.approx(model.violation_)
 
 
 def test_ctrl_c_in_the_first_fit_ends_it():
@@ -540,8 +540,8 @@ def test_a_ranker_that_knows_neither_scikit_learn_nor_pairity(solver):
     ranker = OtherPeoplesRanker()
     model = fit(REACHABLE, ranker=ranker, solver=solver, max_rounds=10)
     assert not hasattr(ranker, "direction")  # a copy was trained
-    assert model.violation_ < 0.5 * model.history_[0].worst
-    assert model.ranker_.number == min(model.history_, key=lambda ended: ended.worst).number
+    assert model.violation_ < 0.5 * model.history_[0].violation
+    assert model.ranker_.number == min(model.history_, key=lambda ended: ended.violation).number
     assert model.predict(REACHABLE["X"]).shape == REACHABLE["y"].shape
 
 

@@ -39,7 +39,7 @@ class Told:
     def __init__(self, values):
         self.values, self.asked = list(values), 0
 
-    def violation(self, _queries, _scores):
+    def delta(self, _queries, _scores):
         self.asked += 1
         return np.asarray(self.values[min(self.asked, len(self.values)) - 1], dtype=float)
 
@@ -197,8 +197,8 @@ def test_one_run_suffices_mostly(make):
     assert [ended.number for ended in fair.history_] == list(range(1, len(fair.history_) + 1))
     assert len(fair.history_) <= 2
     assert fair.pair_weights_.table == pytest.approx(weight_table(spread(fair.lambda_)))
-    violation = as_constraint("inter").violation(QUERIES, fair.predict(MADE.X))
-    assert fair.history_[-1].violation == pytest.approx(violation, nan_ok=True)
+    violation = as_constraint("inter").delta(QUERIES, fair.predict(MADE.X))
+    assert fair.history_[-1].delta == pytest.approx(violation, nan_ok=True)
 
 
 def test_it_ends_when_another_run_does_not_help(make):
@@ -207,7 +207,7 @@ def test_it_ends_when_another_run_does_not_help(make):
         fair.fit(**DATA)
     assert fair.outcome_ is Outcome.UNREACHABLE
     assert len(fair.history_) < 15
-    assert fair.violation_ == min(ended.worst for ended in fair.history_)
+    assert fair.violation_ == min(ended.violation for ended in fair.history_)
 
 
 def test_without_rounds_it_is_the_plain_ranker(make):

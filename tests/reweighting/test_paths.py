@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from pairity import FairRanker, InputError, LinearRanker, Queries
-from pairity.constraints.pairwise import as_constraint, spread, worst_gap
+from pairity.constraints.pairwise import as_constraint, largest_gap, spread
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, MissingExtraError, TrainingError
 from pairity.pairs.cells import mean_auc
@@ -36,7 +36,7 @@ def test_it_begins_at_the_plain_ranker_and_passes_the_fitted_one(fitted):
     plain = LinearRanker().fit(TRAIN.X, TRAIN.y, qid=TRAIN["qid"])
     np.testing.assert_allclose(path[0].model.coef_, plain.coef_, atol=1e-5)
     np.testing.assert_allclose(path[1].model.predict(TEST.X), fitted.predict(TEST.X), atol=1e-5)
-    assert path[0].violation == pytest.approx(fitted.history_[0].worst, abs=1e-4)
+    assert path[0].violation == pytest.approx(fitted.history_[0].violation, abs=1e-4)
     assert path[1].violation == pytest.approx(fitted.violation_, abs=1e-4)
     np.testing.assert_array_equal(path[1].lambda_, fitted.lambda_)
 
@@ -70,9 +70,9 @@ def test_values_keep_their_order_and_may_repeat(fitted):
 def test_figures_on_test_queries(fitted):
     path = fitted.path(**TRAIN, values=[1], test=TEST)
     scores = fitted.predict(TEST.X)
-    expected = worst_gap(as_constraint(fitted.constraint).violation(TEST, scores))
+    expected = largest_gap(as_constraint(fitted.constraint).delta(TEST, scores))
     assert path[0].violation == pytest.approx(expected, abs=1e-4)
-    assert path[0].auc == pytest.approx(mean_auc(scores, TEST), abs=1e-4)
+    assert path[0].auc == pytest.approx(mean_auc(TEST, scores), abs=1e-4)
     assert path[0].fairness == 1 - path[0].violation
     assert path.measured_on == "30 test queries"
     again = fitted.path(**TRAIN, values=[1], test=dict(TEST))
@@ -127,7 +127,7 @@ def test_groups_are_matched_by_name(fitted):
 def test_tolerances_are_kept_and_not_undercut_for_nothing(fitted):
     path = fitted.path(**TRAIN, along="tolerance")
     values = [point.value for point in path.points]
-    assert values[0] == pytest.approx(fitted.history_[0].worst, abs=1e-4)
+    assert values[0] == pytest.approx(fitted.history_[0].violation, abs=1e-4)
     assert values[-1] == pytest.approx(0.005)
     assert path[0].x == 0
     for point in path.points:

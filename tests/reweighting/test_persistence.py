@@ -115,9 +115,9 @@ def test_all_that_was_learnt(saved):
     assert not hasattr(loaded, "feature_names_in_")
     assert len(loaded.history_) == len(model.history_)
     for here, there in zip(loaded.history_, model.history_, strict=True):
-        assert np.array_equal(here.violation, there.violation, equal_nan=True)
+        assert np.array_equal(here.delta, there.delta, equal_nan=True)
         assert np.array_equal(here.lambda_, there.lambda_)
-        for name in ("number", "worst", "auc", "seconds"):
+        for name in ("number", "violation", "auc", "seconds"):
             assert getattr(here, name) == getattr(there, name)
     learnt = {name for name in vars(model) if name.endswith("_") and name != "history_"}
     assert learnt <= set(vars(loaded))

@@ -47,7 +47,7 @@ def numbers_of(result):
     """Everything that can be compared between two audits."""
     return {
         (f.measure, f.group, f.other, f.constraint): (f.value, f.n_queries, f.n_items, f.n_pairs)
-        for f in result.figures
+        for f in result.estimates
     }
 
 

@@ -27,7 +27,7 @@ def pair_weight(queries, i, j):
     return u[i] * u[j]
 
 
-def logistic(scores, queries, table):
+def logistic(queries, scores, table):
     """Loss, gradient, diagonal Hessian and full Hessian."""
     i, j = pairs_of(queries)
     padded = queries.pad(table)
@@ -45,7 +45,7 @@ def logistic(scores, queries, table):
     return loss, gradient, np.diag(full).copy(), full
 
 
-def cell_sums(scores, queries, *, kind="preference", soft=False):
+def cell_sums(queries, scores, *, kind="preference", soft=False):
     i, j = pairs_of(queries, kind=kind)
     with np.errstate(over="ignore"):
         d = scores[i] - scores[j]

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from pairity._utils.typing import Array
 from pairity.exceptions import TrainingError
 
 _LENGTH = struct.Struct("<q")
@@ -83,7 +84,7 @@ class Peers:
             ) from error
         return cls(rank, size, [_ready(link)])
 
-    def add_up(self, values: ArrayLike) -> NDArray[np.float64]:
+    def add_up(self, values: ArrayLike) -> Array:
         """The sum of all peers' values, added in the order of their ranks."""
         own = np.array(values, dtype=np.float64)
         try:
@@ -118,7 +119,7 @@ def training_with(peers: Peers) -> Iterator[None]:
         peers.close()
 
 
-def add_up(values: ArrayLike) -> NDArray[np.float64]:
+def add_up(values: ArrayLike) -> Array:
     """These numbers, added up over all peers where there are any."""
     peers = _current.get()
     return np.asarray(values, dtype=np.float64) if peers is None else peers.add_up(values)
@@ -137,11 +138,11 @@ def _ready(link: socket.socket) -> socket.socket:
     return link
 
 
-def _send(link: socket.socket, values: NDArray[np.float64]) -> None:
+def _send(link: socket.socket, values: Array) -> None:
     link.sendall(_LENGTH.pack(values.nbytes) + values.tobytes())
 
 
-def _receive(link: socket.socket, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _receive(link: socket.socket, shape: tuple[int, ...]) -> Array:
     length = _LENGTH.unpack(_read(link, 8))[0]
     if length != 8 * int(np.prod(shape)):
         raise OSError(f"{length} bytes came where {8 * int(np.prod(shape))} were due")

@@ -19,8 +19,8 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.exceptions import InputError, MissingExtraError, ModelFileError, PairityError
 
@@ -124,7 +124,7 @@ def encode_number(value: float) -> Any:
     return number if math.isfinite(number) else {"float": str(number)}
 
 
-def encode_array(values: NDArray[np.float64]) -> Any:
+def encode_array(values: Array) -> Any:
     """Numbers in nested lists; null is NaN."""
     if values.ndim > 1:
         return [encode_array(row) for row in values]
@@ -281,7 +281,7 @@ class Entry:
             raise _malformed(self.at(key), show(values))
         return tuple(values)
 
-    def array(self, key: str, shapes: tuple[tuple[int, ...], ...] = ()) -> NDArray[np.float64]:
+    def array(self, key: str, shapes: tuple[tuple[int, ...], ...] = ()) -> Array:
         """Numbers in nested lists of one or two dimensions, of one of these shapes."""
         rows = self.list(key)
         nested = bool(rows) and all(isinstance(row, list) for row in rows)

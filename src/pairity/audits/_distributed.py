@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from pairity._utils.typing import Array
 from pairity.audits.estimates import (
     Counts,
-    Estimate,
     Layout,
     Part,
+    Statistics,
     Support,
     estimate_means,
     estimate_violation,
@@ -33,8 +34,6 @@ from pairity.constraints.pairwise import PairwiseConstraint
 from pairity.data.distributed.queries import DaskQueries
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-
-Array = NDArray[np.float64]
 
 _AT_ONCE = 4_000_000  # entries of a block of resampling weights
 
@@ -65,7 +64,7 @@ def audit_spread(
     gain: str,
     n_resamples: int,
     random_state: Any,
-) -> tuple[list[Estimate], Summed]:
+) -> tuple[list[Statistics], Summed]:
     """The estimates of an audit, whose scores are the one feature of the queries."""
     for label, constraint in constraints.items():
         if not isinstance(constraint, PairwiseConstraint):
@@ -85,7 +84,7 @@ def audit_spread(
     for part in parts[1:]:
         whole = _added(whole, part)
     first = whole.resampled[0]
-    estimates = [
+    statistics = [
         estimate_means(
             whole.layout, queries.groups, whole.counts[0], whole.totals[0], lambda _: first
         )
@@ -93,12 +92,12 @@ def audit_spread(
     for (label, constraint), counts, totals, resampled in zip(
         constraints.items(), whole.counts[1:], whole.totals[1:], whole.resampled[1:], strict=True
     ):
-        estimates.append(
+        statistics.append(
             estimate_violation(
                 constraint, label, queries.groups, counts, totals, partial(_itself, resampled)
             )
         )
-    return estimates, whole
+    return statistics, whole
 
 
 def _itself(values: Array, _weight: Any) -> Array:

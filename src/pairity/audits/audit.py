@@ -17,13 +17,13 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity._utils.html import notebook, tag
 from pairity._utils.text import make_frame, short_names, shorten
+from pairity._utils.typing import Array
 from pairity.audits._distributed import audit_spread
 from pairity.audits.estimates import (
-    Figure,
+    Estimate,
     Support,
     means,
     resampled_weights,
@@ -39,8 +39,6 @@ from pairity.data.distributed.queries import DaskQueries
 from pairity.data.queries import Queries, require_groups, require_preferences
 from pairity.exceptions import InputError
 from pairity.metrics.utility import GAINS, HIGHEST_EXPONENT
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,16 +70,16 @@ class Audit:
     group_sizes: tuple[int, ...]
     k: tuple[int, ...]
     confidence: float
-    figures: tuple[Figure, ...]
+    estimates: tuple[Estimate, ...]
 
-    def figure(
+    def estimate(
         self,
         measure: str,
         *,
         group: str | None = None,
         other: str | None = None,
         constraint: str | None = None,
-    ) -> Figure:
+    ) -> Estimate:
         """The figure of that measure, for those groups and that constraint."""
         wanted = (measure, group, other, constraint or None)
         if wanted not in self._index:
@@ -94,32 +92,32 @@ class Audit:
     @property
     def auc(self) -> float:
         """Share of preference pairs in the right order, per query, averaged over queries."""
-        return self.figure("auc").value
+        return self.estimate("auc").value
 
     @property
     def average_precision(self) -> float:
         """Average precision, averaged over queries."""
-        return self.figure("average_precision").value
+        return self.estimate("average_precision").value
 
     @property
     def awrf(self) -> float:
         """Attention-weighted rank fairness (1 is parity), averaged over queries."""
-        return self.figure("awrf").value
+        return self.estimate("awrf").value
 
     @property
     def ndkl(self) -> float:
         """Normalised discounted KL divergence (0 is parity), averaged over queries."""
-        return self.figure("ndkl").value
+        return self.estimate("ndkl").value
 
     @property
     def ndcg(self) -> dict[int, float]:
         """NDCG at each k, averaged over queries."""
-        return {k: self.figure(f"ndcg@{k}").value for k in self.k}
+        return {k: self.estimate(f"ndcg@{k}").value for k in self.k}
 
     @property
     def violation(self) -> dict[str, float]:
         """The largest gap, by constraint."""
-        return {str(f.constraint): f.value for f in self.figures if f.measure == "violation"}
+        return {str(f.constraint): f.value for f in self.estimates if f.measure == "violation"}
 
     @property
     def fairness(self) -> dict[str, float]:
@@ -134,7 +132,7 @@ class Audit:
         """
         return np.array(
             [
-                [getattr(self.figure(measure, group=a, other=b), what) for b in self.groups]
+                [getattr(self.estimate(measure, group=a, other=b), what) for b in self.groups]
                 for a in self.groups
             ]
         )
@@ -143,7 +141,7 @@ class Audit:
         """Everything as plain Python; None where a number is not defined."""
         head = {field.name: getattr(self, field.name) for field in fields(self)}
         lists = {key: list(value) for key, value in head.items() if isinstance(value, tuple)}
-        return {**head, **lists, "figures": [_plain(figure) for figure in self.figures]}
+        return {**head, **lists, "estimates": [_plain(estimate) for estimate in self.estimates]}
 
     def to_json(self) -> str:
         """The same as JSON."""
@@ -151,8 +149,8 @@ class Audit:
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per figure, in pandas, polars or pyarrow (the first that is installed)."""
-        names = [*(field.name for field in fields(Figure)), "small"]
-        columns = {name: [getattr(figure, name) for figure in self.figures] for name in names}
+        names = [*(field.name for field in fields(Estimate)), "small"]
+        columns = {name: [getattr(estimate, name) for estimate in self.estimates] for name in names}
         return make_frame(columns, backend)
 
     def __repr__(self) -> str:
@@ -183,8 +181,8 @@ class Audit:
         return f"{title}: {queries}, {self.n_items:,} items, {pairs}\nItems by group: {by_group}"
 
     @cached_property
-    def _index(self) -> dict[tuple[str, str | None, str | None, str | None], Figure]:
-        return {(f.measure, f.group, f.other, f.constraint): f for f in self.figures}
+    def _index(self) -> dict[tuple[str, str | None, str | None, str | None], Estimate]:
+        return {(f.measure, f.group, f.other, f.constraint): f for f in self.estimates}
 
     def _what_there_is(self, measure: str) -> str:
         there = [key[1:] for key in self._index if key[0] == measure]
@@ -269,7 +267,7 @@ def audit(
     population_share     share of the items
     preferred_above      A_kl, by preferred and other group
     above                R_kl, by group, whatever the labels
-    violation            by constraint: the largest gap; `pairity.constraints.worst_gap`
+    violation            by constraint: the largest gap; `pairity.constraints.largest_gap`
     gap                  by constraint and two groups: Δ_kl less Δ_lk, or Δ of the first group less
                          Δ of the second; Δ_kl alone where no pair lies in the mirror cell
     gap_within           Δ_kk less Δ_ll, for your own constraint that compares both ways
@@ -295,7 +293,7 @@ def audit(
         with _on_workers(y, scores, qid, sensitive_features, sample_weight, query_weight) as spread:
             require_groups(spread)
             require_preferences(spread)
-            estimates, sums = audit_spread(
+            statistics, sums = audit_spread(
                 spread, named, cuts, choose_gain(gain, spread), n_resamples, random_state
             )
         n_queries, n_items, n_missing, n_pairs, *sizes = sums.sizes.tolist()
@@ -304,7 +302,7 @@ def audit(
             name=str(name), groups=spread.groups, n_queries=n_queries, n_items=n_items,
             n_missing=n_missing, n_pairs=n_pairs, group_sizes=tuple(sizes), k=cuts,
             confidence=float(confidence),
-            figures=tuple(with_numbers(estimates, iter(drawn), float(confidence))),
+            estimates=tuple(with_numbers(statistics, iter(drawn), float(confidence))),
         )  # fmt: skip
     queries = _as_queries(y, qid, sensitive_features, sample_weight, query_weight)
     numbers = as_numbers(scores, "scores", queries.n_items)
@@ -315,7 +313,7 @@ def audit(
     require_preferences(queries)
     support = Support(queries)
     measures = list(measures_of(queries, numbers, cuts, choose_gain(gain, queries), support))
-    estimates = [means(measures, queries, support)] + [
+    statistics = [means(measures, queries, support)] + [
         violation(constraint, label, queries, numbers, support)
         for label, constraint in named.items()
     ]
@@ -330,7 +328,7 @@ def audit(
         group_sizes=tuple(support.sizes[:, :-1].sum(axis=0).tolist()),
         k=cuts,
         confidence=float(confidence),
-        figures=tuple(with_numbers(estimates, draws, float(confidence))),
+        estimates=tuple(with_numbers(statistics, draws, float(confidence))),
     )
 
 
@@ -443,8 +441,8 @@ def _name_of(constraint: Constraint) -> str:
     return constraint.name or getattr(function, "__name__", type(constraint).__name__)
 
 
-def _plain(figure: Figure) -> dict[str, Any]:
-    entries = {**asdict(figure), "small": figure.small}
+def _plain(estimate: Estimate) -> dict[str, Any]:
+    entries = {**asdict(estimate), "small": estimate.small}
     return {
         key: None if isinstance(value, float) and not isfinite(value) else value
         for key, value in entries.items()

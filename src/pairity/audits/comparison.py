@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 
 from pairity._utils.text import render_table
 from pairity.audits.audit import Audit
-from pairity.audits.estimates import Figure
+from pairity.audits.estimates import Estimate
 from pairity.exceptions import InputError
 
 
-def compare(audits: Mapping[str, Audit], more: Mapping[str, Sequence[Figure]] | None = None) -> str:
+def compare(
+    audits: Mapping[str, Audit], more: Mapping[str, Sequence[Estimate]] | None = None
+) -> str:
     """Violations and utility of several rankers as one table, with their intervals.
 
     Parameters
@@ -42,23 +44,25 @@ def compare(audits: Mapping[str, Audit], more: Mapping[str, Sequence[Figure]] | 
         raise InputError("There is nothing to compare: give audits of the same queries.")
     rows = {
         f"violation: {name}": [
-            held.figure("violation", constraint=name) for held in audits.values()
+            held.estimate("violation", constraint=name) for held in audits.values()
         ]
         for name in first.violation
     }
-    rows["AUC"] = [held.figure("auc") for held in audits.values()]
+    rows["AUC"] = [held.estimate("auc") for held in audits.values()]
     k = max(first.ndcg)
-    rows[f"NDCG@{k}"] = [held.figure(f"ndcg@{k}") for held in audits.values()]
-    rows.update({title: list(figures) for title, figures in (more or {}).items()})
-    sampled = any(figure.low == figure.low for figures in rows.values() for figure in figures)
+    rows[f"NDCG@{k}"] = [held.estimate(f"ndcg@{k}") for held in audits.values()]
+    rows.update({title: list(estimates) for title, estimates in (more or {}).items()})
+    sampled = any(
+        estimate.low == estimate.low for estimates in rows.values() for estimate in estimates
+    )
     told = f", with {100 * first.confidence:g} % intervals" if sampled else ""
     return render_table(
         [f"on {first.n_queries:,} queries{told}", *audits],
-        [[title, *map(_cell, figures)] for title, figures in rows.items()],
+        [[title, *map(_cell, estimates)] for title, estimates in rows.items()],
     )
 
 
-def _cell(figure: Figure) -> str:
-    if figure.low != figure.low:
-        return f"{figure.value:.3f}"
-    return f"{figure.value:.3f} ({figure.low:.3f} to {figure.high:.3f})"
+def _cell(estimate: Estimate) -> str:
+    if estimate.low != estimate.low:
+        return f"{estimate.value:.3f}"
+    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"

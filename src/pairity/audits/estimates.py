@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from pairity.constraints.pairwise import Constraint, Contrasts, PairwiseConstraint, worst_gap
+from pairity._utils.typing import Array
+from pairity.constraints.pairwise import Constraint, Contrasts, PairwiseConstraint, largest_gap
 from pairity.data.queries import Queries
 from pairity.pairs.cells import PairKind, cell_counts, mean_of_totals, totals_over_queries
 
@@ -23,12 +24,11 @@ FEW_QUERIES = 10
 FEW_PAIRS = 100
 _RESAMPLED_AT_ONCE = 4_000_000  # entries of a block of resampling weights
 
-Array = NDArray[np.float64]
 NAN = float("nan")
 
 
 @dataclass(frozen=True)
-class Figure:
+class Estimate:
     """One number of an audit.
 
     Attributes
@@ -94,7 +94,7 @@ class Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class Statistics:
     """Figures that lack their numbers, their values, and how to compute these anew.
 
     Attributes
@@ -106,7 +106,7 @@ class Estimate:
         (n_resamples, n_figures).
     """
 
-    figures: list[Figure]
+    estimates: list[Estimate]
     values: Array
     resample: Callable[[Array], Array] | None
 
@@ -186,7 +186,7 @@ class Part:
 Layout = list[tuple[str, tuple[int, ...]]]  # of measures: their names, and the shape of a query's
 
 
-def means(measures: list[Measure], queries: Queries, support: Support) -> Estimate:
+def means(measures: list[Measure], queries: Queries, support: Support) -> Statistics:
     """Each measure, averaged over the queries where it is defined."""
     part = part_of_means(measures, support)
     layout = [(measure.name, measure.values.shape[1:]) for measure in measures]
@@ -218,23 +218,23 @@ def estimate_means(
     counts: list[Counts],
     totals: Array,
     resampled: Callable[[Array], Array],
-) -> Estimate:
+) -> Statistics:
     """Means from the counts and totals of all parts; `resampled` gives totals of resamples."""
     entries = [(name, cell) for name, shape in layout for cell in np.ndindex(shape)]
-    figures = []
+    estimates = []
     for (name, cell), count in zip(entries, counts, strict=True):
         group, other = [*(groups[at] for at in cell), None, None][:2]
-        figures.append(Figure(name, group=group, other=other, **count))
+        estimates.append(Estimate(name, group=group, other=other, **count))
     values = mean_of_totals(totals)
-    return Estimate(figures, values, lambda weight: mean_of_totals(resampled(weight)))
+    return Statistics(estimates, values, lambda weight: mean_of_totals(resampled(weight)))
 
 
 def violation(
     constraint: Constraint, label: str, queries: Queries, scores: Array, support: Support
-) -> Estimate:
+) -> Statistics:
     """The violation of a constraint, and the gaps behind it."""
     if not isinstance(constraint, PairwiseConstraint):
-        delta = constraint.violation(queries, scores)
+        delta = constraint.delta(queries, scores)
         everything = support.of(np.ones(queries.n_queries, dtype=bool), None)
         return _gaps(delta, everything * delta.size, label, queries.groups, None)
     part = part_of_violation(constraint, queries, scores, support)
@@ -264,7 +264,7 @@ def estimate_violation(
     counts: list[Counts],
     totals: Array,
     resampled: Callable[[Array], Array],
-) -> Estimate:
+) -> Statistics:
     """A violation from the counts and totals of all parts."""
 
     def violate(query_weight: Array) -> Array:
@@ -279,20 +279,20 @@ def _gaps(
     label: str,
     groups: tuple[str, ...],
     violate: Callable[[Array], Array] | None,
-) -> Estimate:
+) -> Statistics:
     """The largest gap of a violation, then all of them; `ends` are the counts of its entries."""
     contrasts = Contrasts.of(delta)
     gaps = contrasts.gaps(delta)
     measures, names = _names(contrasts, groups)
-    figures = []
+    estimates = []
     for measure, (group, other), first, second in zip(
         measures, names, contrasts.first, contrasts.second, strict=True
     ):
         weaker = _weaker(ends[first], ends[second if second >= 0 else first])
-        figures.append(Figure(measure, group=group, other=other, constraint=label, **weaker))
-    worst = Figure("violation", constraint=label)
-    if figures:
-        widest = figures[int(np.argmax(np.abs(gaps)))]
+        estimates.append(Estimate(measure, group=group, other=other, constraint=label, **weaker))
+    worst = Estimate("violation", constraint=label)
+    if estimates:
+        widest = estimates[int(np.argmax(np.abs(gaps)))]
         worst = replace(widest, measure="violation", group=None, other=None)
     resample = None
     if violate is not None:
@@ -301,7 +301,7 @@ def _gaps(
             again = violate(query_weight)
             return np.column_stack([_worst_gaps(again, contrasts), contrasts.gaps(again)])
 
-    return Estimate([worst, *figures], np.r_[worst_gap(delta), gaps], resample)
+    return Statistics([worst, *estimates], np.r_[largest_gap(delta), gaps], resample)
 
 
 def _names(
@@ -330,7 +330,7 @@ def _weaker(one: Counts, another: Counts) -> Counts:
 
 
 def _worst_gaps(delta: Array, contrasts: Contrasts) -> Array:
-    """`worst_gap` of each of several resampled violations.
+    """`largest_gap` of each of several resampled violations.
 
     `contrasts` are those of the whole sample, and a resample has no entry that the sample lacks.
     Where it lacks one of a cell and its mirror, the other stands alone, as in `Contrasts.of`.
@@ -365,23 +365,23 @@ def resampled_weights(weight: Array, n_resamples: int, random_state: object) -> 
 
 
 def with_numbers(
-    estimates: list[Estimate], draws: Iterator[Array], confidence: float
-) -> Iterator[Figure]:
+    statistics: list[Statistics], draws: Iterator[Array], confidence: float
+) -> Iterator[Estimate]:
     """The figures of all estimates, with their values and with percentiles over the draws."""
-    resampled: list[list[Array]] = [[] for _ in estimates]
+    resampled: list[list[Array]] = [[] for _ in statistics]
     for query_weight in draws:
-        for estimate, kept in zip(estimates, resampled, strict=True):
-            if estimate.resample is not None:
-                kept.append(estimate.resample(query_weight))
+        for statistic, kept in zip(statistics, resampled, strict=True):
+            if statistic.resample is not None:
+                kept.append(statistic.resample(query_weight))
     levels = np.array([0.5 - confidence / 2, 0.5 + confidence / 2])
-    for estimate, kept in zip(estimates, resampled, strict=True):
-        ends = np.full((2, len(estimate.figures)), np.nan)
+    for statistic, kept in zip(statistics, resampled, strict=True):
+        ends = np.full((2, len(statistic.estimates)), np.nan)
         if kept:
             ends = _quantiles(np.concatenate(kept), levels)
-        for at, figure in enumerate(estimate.figures):
-            low, high = ends[:, at] if figure.n_queries > 1 else (NAN, NAN)
-            value = float(estimate.values[at])
-            yield replace(figure, value=value, low=float(low), high=float(high))
+        for at, estimate in enumerate(statistic.estimates):
+            low, high = ends[:, at] if estimate.n_queries > 1 else (NAN, NAN)
+            value = float(statistic.values[at])
+            yield replace(estimate, value=value, low=float(low), high=float(high))
 
 
 def _quantiles(values: Array, levels: Array) -> Array:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.audits.estimates import Measure, Support
 from pairity.data.queries import Queries
 from pairity.metrics import (
@@ -25,15 +25,13 @@ from pairity.metrics import (
 from pairity.metrics.positions import ratio
 from pairity.pairs.cells import cell_counts, cell_sums
 
-Array = NDArray[np.float64]
-
 
 def measures_of(
     queries: Queries, scores: Array, cuts: tuple[int, ...], gain: str, support: Support
 ) -> Iterator[Measure]:
     """Every measure of `pairity.audit` but the violations."""
     places = Positions.of(queries, scores)
-    sums, weight = cell_sums(scores, queries), cell_counts(queries)
+    sums, weight = cell_sums(queries, scores), cell_counts(queries)
     values = ratio(sums.sum(axis=(1, 2)), weight.sum(axis=(1, 2)))
     yield Measure("auc", values, support.all_pairs())
     for k in cuts:
@@ -59,7 +57,7 @@ def measures_of(
     yield Measure("population_share", population_share(queries))
 
     yield Measure("preferred_above", cells, pairs)
-    sums, weight = cell_sums(scores, queries, pairs="all"), cell_counts(queries, pairs="all")
+    sums, weight = cell_sums(queries, scores, pairs="all"), cell_counts(queries, pairs="all")
     yield Measure("above", ratio(sums, weight)[:, known, known], support.pairs("all"))
 
 

@@ -8,9 +8,9 @@ from math import isnan
 
 from pairity._utils.html import Html, join, shade, table, tag
 from pairity._utils.text import render_table, short_names, shorten
-from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Figure
+from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
 
-Index = Mapping[tuple[str, str | None, str | None, str | None], Figure]
+Index = Mapping[tuple[str, str | None, str | None, str | None], Estimate]
 
 MOST_GROUPS = 8
 _NONE = "-"
@@ -105,25 +105,25 @@ def _overall(index: Index, cuts: Sequence[int], interval: str) -> Section:
         "awrf": "AWRF (1 is parity)",
         "ndkl": "NDKL (0 is parity)",
     }
-    figures = [index[measure, None, None, None] for measure in names]
-    values = _values(figures)
+    estimates = [index[measure, None, None, None] for measure in names]
+    values = _values(estimates)
     rows = [
-        [name, value, _interval(figure), f"{figure.n_queries:,}"]
-        for name, value, figure in zip(names.values(), values, figures, strict=True)
+        [name, value, _interval(estimate), f"{estimate.n_queries:,}"]
+        for name, value, estimate in zip(names.values(), values, estimates, strict=True)
     ]
     return Section("", ["all items", "value", interval, "queries"], rows)
 
 
 def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
-    figures = [figure for figure in index.values() if figure.measure == "violation"]
+    estimates = [estimate for estimate in index.values() if estimate.measure == "violation"]
     rows = []
-    for figure, value in zip(figures, _values(figures), strict=True):
-        higher, lower = _ends(index, figure, names)
+    for estimate, value in zip(estimates, _values(estimates), strict=True):
+        higher, lower = _ends(index, estimate, names)
         rows.append(
             [
-                shorten(str(figure.constraint), 40), value, _interval(figure), higher, lower,
-                f"{figure.n_queries:,}", _count(figure.n_pairs),
-                _COMPARES.get(str(figure.constraint), ""),
+                shorten(str(estimate.constraint), 40), value, _interval(estimate), higher, lower,
+                f"{estimate.n_queries:,}", _count(estimate.n_pairs),
+                _COMPARES.get(str(estimate.constraint), ""),
             ]
         )  # fmt: skip
     header = [
@@ -133,12 +133,12 @@ def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
     return Section("", header, rows, (0, 3, 4, 7))
 
 
-def _ends(index: Index, violation: Figure, names: dict[str, str]) -> tuple[str, str]:
+def _ends(index: Index, violation: Estimate, names: dict[str, str]) -> tuple[str, str]:
     """The two groups of the largest gap, the favoured one first."""
     gaps = [
-        figure
-        for figure in index.values()
-        if figure.constraint == violation.constraint and figure.measure != "violation"
+        estimate
+        for estimate in index.values()
+        if estimate.constraint == violation.constraint and estimate.measure != "violation"
     ]
     if not gaps:
         return _NONE, _NONE
@@ -167,27 +167,27 @@ def _cells(index: Index, shown: dict[str, str], measure: str, corner: str, title
     even = 0.5 if measure == "above" else index["auc", None, None, None].value
     header, columns, shades = [corner], [list(shown.values())], {}
     for other, name in shown.items():
-        figures = [index[measure, group, other, None] for group in shown]
-        for at, figure in enumerate(figures):
-            if not isnan(figure.value - even):
-                shades[at, len(columns)] = figure.value - even
+        estimates = [index[measure, group, other, None] for group in shown]
+        for at, estimate in enumerate(estimates):
+            if not isnan(estimate.value - even):
+                shades[at, len(columns)] = estimate.value - even
         header += [name, "pairs"]
-        columns += [_values(figures), [_count(figure.n_pairs) for figure in figures]]
+        columns += [_values(estimates), [_count(estimate.n_pairs) for estimate in estimates]]
     rows = [list(row) for row in zip(*columns, strict=True)]
     return Section(title, header, rows, shades=shades)
 
 
 def _notes(index: Index) -> list[str]:
     notes = []
-    if any(figure.small for figure in index.values()):
+    if any(estimate.small for estimate in index.values()):
         notes.append(
             f"* rests on fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to trust."
         )
-    if any(isnan(figure.value) for figure in index.values()):
+    if any(isnan(estimate.value) for estimate in index.values()):
         notes.append(
             f"{_NONE} is not defined on these queries (NDCG and merit need labels of 0 or more)."
         )
-    if any(figure.measure == "violation" for figure in index.values()):
+    if any(estimate.measure == "violation" for estimate in index.values()):
         notes.append(
             "A violation is the largest gap between two groups; fairness is 1 - violation."
         )
@@ -197,18 +197,18 @@ def _notes(index: Index) -> list[str]:
     return notes
 
 
-def _values(figures: list[Figure]) -> list[str]:
+def _values(estimates: list[Estimate]) -> list[str]:
     """A column of values; where one has a star, the others have a blank."""
-    mark = any(figure.small and not isnan(figure.value) for figure in figures)
+    mark = any(estimate.small and not isnan(estimate.value) for estimate in estimates)
     return [
-        (_NONE if isnan(figure.value) else f"{figure.value:.3f}")
-        + (("*" if figure.small and not isnan(figure.value) else " ") if mark else "")
-        for figure in figures
+        (_NONE if isnan(estimate.value) else f"{estimate.value:.3f}")
+        + (("*" if estimate.small and not isnan(estimate.value) else " ") if mark else "")
+        for estimate in estimates
     ]
 
 
-def _interval(figure: Figure) -> str:
-    return _NONE if isnan(figure.low) else f"{figure.low:.3f} to {figure.high:.3f}"
+def _interval(estimate: Estimate) -> str:
+    return _NONE if isnan(estimate.low) else f"{estimate.low:.3f} to {estimate.high:.3f}"
 
 
 def _count(count: int | None) -> str:

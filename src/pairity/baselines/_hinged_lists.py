@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity._utils.threads import run_blocks
+from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.pairs.cells import cell_sums
 from pairity.pairs.kernels import merging as merge_kernels
 from pairity.pairs.losses import two_hinges
-
-Array = NDArray[np.float64]
 
 
 class HingedLists(Protocol):
@@ -48,10 +46,10 @@ class ComparedLists:
         self._scores = scores
 
     def sums(self) -> Array:
-        return cell_sums(self._scores, self._queries)
+        return cell_sums(self._queries, self._scores)
 
     def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
-        return two_hinges(self._scores, queries, table, mirrored)[1]
+        return two_hinges(queries, self._scores, table, mirrored)[1]
 
 
 class MergedLists:

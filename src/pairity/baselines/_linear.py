@@ -8,15 +8,13 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.constraints.pairwise import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.data.queries import Queries, require_groups, require_preferences
 from pairity.exceptions import ConstraintError, InputError
 from pairity.rankers._linear_data import linear_data
 from pairity.rankers._products import one_blas_thread, times, transposed_times
-
-Array = NDArray[np.float64]
 
 _COPIED = 2**28
 

@@ -43,9 +43,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from pairity._utils.typing import Array
 from pairity.baselines._linear import (
     StandardFeatures,
     as_expressible,
@@ -66,8 +66,6 @@ from pairity.pairs.cells import (
 from pairity.pairs.losses import Hinge
 from pairity.rankers._products import one_blas_thread
 from pairity.rankers.linear import LinearRanker
-
-Array = NDArray[np.float64]
 
 _EXPRESSED = tuple(name for name, kind in CATALOGUE.items() if kind.pairs == "preference")
 _SMOOTHINGS = (1e-2, 1e-3, 1e-4)  # widths of the rounded corner of |x|, one after the other
@@ -212,13 +210,13 @@ class _Correlation:
 
     def _sides(self, table: Array) -> tuple[Array, Array]:
         """Per item, the weight of its pairs as the preferred and as the other item."""
-        gradient, both = Hinge().derivatives(np.zeros(self.lists.n_items), self.lists, table)
+        gradient, both = Hinge().derivatives(self.lists, np.zeros(self.lists.n_items), table)
         return 0.5 * (both - gradient), 0.5 * (both + gradient)
 
     def _spread(self, scores: Array) -> tuple[float, Array]:
         """The variance of the margin, and half its gradient."""
         equal = np.zeros_like(scores)
-        moved = pairwise_hessian_product(equal, self.lists, self.table, scores)
+        moved = pairwise_hessian_product(self.lists, equal, self.table, scores)
         moved *= 4.0 / self.whole
         mean = float(self.mean @ scores)
         return max(float(scores @ moved) - mean * mean, 0.0), moved - mean * self.mean
@@ -261,7 +259,7 @@ def _fit(
 
     def objective(beta: Array, width: float) -> tuple[float, Array]:
         scores = features.scores(beta)
-        loss = pairwise_logistic(scores, lists, plain)
+        loss = pairwise_logistic(lists, scores, plain)
         penalty, slope = correlation.penalty(scores, width)
         gradient = features.of_scores(loss.gradient / whole + strength * slope) + alpha * beta
         value = loss.loss / whole + 0.5 * alpha * float(beta @ beta) + strength * penalty

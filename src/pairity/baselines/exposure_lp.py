@@ -19,6 +19,7 @@ from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 from sklearn.utils import check_random_state
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.baselines.methods import Method, Rankings, Scorer, as_method
 from pairity.baselines.permutations import Items, Program, Vertex, solve
@@ -27,7 +28,6 @@ from pairity.data.queries import Queries, require_groups
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.metrics.positions import DISCOUNTS, choose, ratio, sums
 
-Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Name = Literal["impact", "treatment", "parity"]
 
@@ -38,16 +38,16 @@ _NO_MERIT = 1e-9  # of the largest mean utility among the groups of the query
 class _Members:
     """Items that are compared: their utility, and the size and total utility of their groups."""
 
-    utility: Floats
-    size: Floats
-    total: Floats
+    utility: Array
+    size: Array
+    total: Array
 
 
 @dataclass(frozen=True)
 class _Constraint:
     """What is to be equal: the shares of attention that a group's ratio adds up, and in words."""
 
-    shares: Callable[[_Members], Floats]
+    shares: Callable[[_Members], Array]
     by_merit: bool
     what: str
 
@@ -87,12 +87,12 @@ class FairExposure:
 
     rankings: Integers
     places: Integers
-    probability: Floats
-    exposure: Floats
-    ratio: Floats
+    probability: Array
+    exposure: Array
+    ratio: Array
     objective: float
     slack: float
-    duals: Floats
+    duals: Array
 
     def sample(self, random_state: Any = None) -> Integers:
         """One ranking, drawn by its probability: the items from the top, shared places shuffled."""
@@ -199,7 +199,7 @@ def fair_rankings(
     raise_slack: float | None = None,
     discount: str = "log2",
     ties: ArrayLike | None = None,
-) -> tuple[Rankings, Floats]:
+) -> tuple[Rankings, Array]:
     """`fair_exposure` for every query, from its items' utilities and groups.
 
     Parameters
@@ -368,12 +368,12 @@ class _Settings:
 
 
 def _fair_exposure(
-    utility: Floats,
+    utility: Array,
     group: Integers,
     names: Sequence[str],
     settings: _Settings,
-    attention: Floats,
-    ties: Floats,
+    attention: Array,
+    ties: Array,
 ) -> FairExposure:
     n_groups = len(names)
     falling = np.lexsort((group, -ties, -utility))
@@ -427,13 +427,13 @@ def _runs(*values: NDArray[Any]) -> Integers:
     return np.cumsum(new)
 
 
-def _shared(attention: Floats, place: Integers) -> Floats:
+def _shared(attention: Array, place: Integers) -> Array:
     """The attention of each position, from the top, where those of one place share theirs."""
     return (np.bincount(place, attention) / np.bincount(place))[place]
 
 
 def _solve(
-    items: Items, equal: Integers, even: Floats, settings: _Settings, names: Sequence[str]
+    items: Items, equal: Integers, even: Array, settings: _Settings, names: Sequence[str]
 ) -> tuple[Vertex | None, float]:
     """The optimal vertex, None where the ranking by utility will do, and the slack it needed."""
     slack, by_utility = settings.slack, replace(items, attention=_shared(items.attention, equal))
@@ -460,7 +460,7 @@ def _solve(
     return vertex, slack
 
 
-def _program(even: Floats, slack: float) -> Program:
+def _program(even: Array, slack: float) -> Program:
     """The ratios within the slack of each other, as rows near 1.
 
     Without slack all ratios equal that of the group whose ratio is smallest when all items are
@@ -490,7 +490,7 @@ def _program(even: Floats, slack: float) -> Program:
     return Program(1.0, rows, last, columns, np.zeros(2 * k + 1), last)
 
 
-def _least_slack(items: Items, even: Floats) -> tuple[float, int, int]:
+def _least_slack(items: Items, even: Array) -> tuple[float, int, int]:
     """The least slack that any ranking meets, and which groups are then lowest and highest.
 
     The least largest ratio where the smallest is held at one unit, over multiples of
@@ -521,7 +521,7 @@ def _least_slack(items: Items, even: Floats) -> tuple[float, int, int]:
 # --- at the door -------------------------------------------------------------------------------
 
 
-def _require_utility(values: Floats) -> None:
+def _require_utility(values: Array) -> None:
     if not len(values):
         raise InputError("utility has 0 entries: there is nothing to rank. Give at least one item.")
     if (values < 0).any():
@@ -547,7 +547,7 @@ def _group_codes(group: ArrayLike, n_groups: Any, n_items: int) -> Integers:
     return codes.astype(np.int64)
 
 
-def _attention(discount: str | ArrayLike, n_items: int) -> Floats:
+def _attention(discount: str | ArrayLike, n_items: int) -> Array:
     if isinstance(discount, str):
         return choose(DISCOUNTS, discount, "discount")(np.arange(1, n_items + 1))
     values = as_numbers(discount, "discount", n_items)
@@ -559,7 +559,7 @@ def _attention(discount: str | ArrayLike, n_items: int) -> Floats:
     return values
 
 
-def _warn_of_raised(held: Floats, slack: float, constraint: str) -> None:
+def _warn_of_raised(held: Array, slack: float, constraint: str) -> None:
     raised = held[held > slack]
     if len(raised):
         warnings.warn(
@@ -573,7 +573,7 @@ def _warn_of_raised(held: Floats, slack: float, constraint: str) -> None:
 
 # --- relevance from training -------------------------------------------------------------------
 
-Estimate = Callable[[Queries], tuple[Floats, Floats]]  # utilities, and the scores behind them
+Estimate = Callable[[Queries], tuple[Array, Array]]  # utilities, and the scores behind them
 
 
 def _least_squares(train: Queries) -> Estimate:
@@ -583,7 +583,7 @@ def _least_squares(train: Queries) -> Estimate:
         )
     model = LinearRegression().fit(train.X, train.y, sample_weight=_weights(train))
 
-    def estimate(queries: Queries) -> tuple[Floats, Floats]:
+    def estimate(queries: Queries) -> tuple[Array, Array]:
         scores = np.asarray(model.predict(queries.X), dtype=np.float64)
         return np.maximum(scores, 0.0), scores
 
@@ -595,14 +595,14 @@ def _calibrated(base: Method, train: Queries, random_state: int) -> Estimate:
     curve = IsotonicRegression(out_of_bounds="clip")
     curve.fit(_scores(base, scorer, train), train.y, sample_weight=_weights(train))
 
-    def estimate(queries: Queries) -> tuple[Floats, Floats]:
+    def estimate(queries: Queries) -> tuple[Array, Array]:
         scores = _scores(base, scorer, queries)
         return np.maximum(np.asarray(curve.predict(scores), dtype=np.float64), 0.0), scores
 
     return estimate
 
 
-def _scores(base: Method, scorer: Scorer, queries: Queries) -> Floats:
+def _scores(base: Method, scorer: Scorer, queries: Queries) -> Array:
     scores = base.score(scorer, queries)
     if isinstance(scores, Rankings):
         raise InputError(
@@ -612,7 +612,7 @@ def _scores(base: Method, scorer: Scorer, queries: Queries) -> Floats:
     return scores
 
 
-def _weights(queries: Queries) -> Floats | None:
+def _weights(queries: Queries) -> Array | None:
     if queries.item_weight is None and queries.query_weight is None:
         return None
     weight = queries.weight_of_query[queries.query]

@@ -21,6 +21,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
 from pairity.baselines.methods import Method, Scorer, changed_from
 from pairity.data.columns import Features, as_features
@@ -30,7 +31,6 @@ from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarn
 from pairity.rankers._products import one_blas_thread, times
 from pairity.reweighting.algorithm import Outcome
 
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Membership = Literal["groups", "parts"] | Callable[[Queries], ArrayLike]
 
@@ -51,15 +51,15 @@ class ItemRound:
     ----------
     number : int, 0 for the model without weights
     lambda_ : array of shape (n_rates, n_attributes)
-    violation : array of the same shape, Δ; NaN for a group without items
-    worst : float, the largest gap; see `largest_gap`
+    delta : array of the same shape, Δ; NaN for a group without items
+    violation : float, the largest gap; see `largest_gap`
     accuracy : float, of the predicted labels on the items measured
     """
 
     number: int
     lambda_: Array
-    violation: Array
-    worst: float
+    delta: Array
+    violation: float
     accuracy: float
 
 
@@ -260,24 +260,24 @@ def reweight_items(
     for number in range(n_rounds + 1):  # round 0 has equal weights
         coef, intercept = learner.fit(weigh_items(positive, members, lambda_))
         predicted = learner.predict()
-        violation = rate_gaps(positive, predicted, members, constraint, sample_weight=measure)
+        delta = rate_gaps(positive, predicted, members, constraint, sample_weight=measure)
         accuracy = float(np.average(predicted == positive, weights=measure))
-        ended = ItemRound(number, lambda_, violation, largest_gap(violation), accuracy)
+        ended = ItemRound(number, lambda_, delta, largest_gap(delta), accuracy)
         rounds.append(ended)
-        if best is None or (ended.worst, -accuracy) < (best[0].worst, -best[0].accuracy):
+        if best is None or (ended.violation, -accuracy) < (best[0].violation, -best[0].accuracy):
             best = (ended, coef, intercept)
-        if n_rounds and ended.worst <= tolerance:
+        if n_rounds and ended.violation <= tolerance:
             outcome = Outcome.WITHIN_TOLERANCE
             break
-        lambda_ = lambda_ - eta * np.nan_to_num(violation)
+        lambda_ = lambda_ - eta * np.nan_to_num(delta)
     assert best is not None  # noqa: S101 - round 0 has ended
     model = ItemModel(best[1], best[2], best[0], tuple(rounds), outcome)
     if outcome is Outcome.ROUNDS_EXHAUSTED:
         warnings.warn(
             f"{outcome} Violation of {constraint} on {int(seen.sum())} items: "
-            f"{rounds[0].worst:.5g} without weights, {best[0].worst:.5g} in round "
+            f"{rounds[0].violation:.5g} without weights, {best[0].violation:.5g} in round "
             f"{best[0].number} of {n_rounds}, against a tolerance of {tolerance:g}. A tolerance of "
-            f"{best[0].worst:.3g} is met; else raise n_rounds.",
+            f"{best[0].violation:.3g} is met; else raise n_rounds.",
             TargetNotReachedWarning,
             stacklevel=2,
         )

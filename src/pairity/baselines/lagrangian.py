@@ -31,9 +31,9 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from pairity._utils.typing import Array
 from pairity.baselines._hinged_lists import HingedLists, hinged_lists
 from pairity.baselines._linear import (
     StandardFeatures,
@@ -49,8 +49,6 @@ from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarn
 from pairity.pairs.cells import cell_counts, mean_shares
 from pairity.pairs.losses import two_hinges
 from pairity.rankers._products import one_blas_thread
-
-Array = NDArray[np.float64]
 
 _DECAY = 100.0  # steps after which the step sizes begin to fall
 _NO_BETTER_THAN_CHANCE = 0.5
@@ -225,7 +223,7 @@ class _Proxy:
     def __init__(self, queries: Queries, constraint: PairwiseConstraint) -> None:
         constraint.check(queries)
         self.queries, self.constraint = queries, constraint
-        self.contrasts = Contrasts.of(constraint.violation(queries, np.zeros(queries.n_items)))
+        self.contrasts = Contrasts.of(constraint.delta(queries, np.zeros(queries.n_items)))
         if not len(self.contrasts.first):
             raise ConstraintError(f"{constraint!r} compares nothing in these queries.")
         self.base, self.base_weight = _weigh_error(queries, constraint)
@@ -281,7 +279,7 @@ class _Proxy:
     def value(self, scores: Array, multipliers: Array) -> float:
         """Base loss and hinges, without the constants that the scores do not move."""
         return sum(
-            two_hinges(scores, queries, table, mirrored)[0]
+            two_hinges(queries, scores, table, mirrored)[0]
             for _, queries, table, mirrored in self._terms(multipliers)
         )
 

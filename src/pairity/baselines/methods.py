@@ -13,17 +13,15 @@ from inspect import signature
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.rankers.adapters import as_ranker
 from pairity.reweighting.algorithm import Outcome
 from pairity.reweighting.fair_ranker import FairRanker
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

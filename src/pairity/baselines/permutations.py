@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.exceptions import TrainingError
 from pairity.metrics.positions import sums
 
-Floats = NDArray[np.float64]
 Order = NDArray[np.int64]
 
 _GAIN = 1e-11  # a column that promises less, of a program whose values are near 1, is left out
@@ -42,13 +42,13 @@ class Items:
     n_groups : int
     """
 
-    utility: Floats
-    share: Floats
+    utility: Array
+    share: Array
     code: NDArray[np.int64]
-    attention: Floats
+    attention: Array
     n_groups: int
 
-    def sort(self, factor: float, price: Floats) -> Order:
+    def sort(self, factor: float, price: Array) -> Order:
         """The order that earns most: falling ``factor * utility + price[code] * share``.
 
         Ties keep the order in which the items are given.
@@ -58,7 +58,7 @@ class Items:
             value += factor * self.utility
         return np.argsort(-value, kind="stable")
 
-    def received(self, order: Order) -> tuple[Floats, float]:
+    def received(self, order: Order) -> tuple[Array, float]:
         """What each group gets from an order, and its utility."""
         seen = np.empty(len(order))
         seen[order] = self.attention
@@ -84,11 +84,11 @@ class Program:
     """
 
     factor: float
-    rows: Floats
-    offset: Floats
-    columns: Floats
-    gain: Floats
-    target: Floats
+    rows: Array
+    offset: Array
+    columns: Array
+    gain: Array
+    target: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +105,17 @@ class Vertex:
     """
 
     orders: list[Order]
-    weight: Floats
+    weight: Array
     value: float
-    price: Floats
+    price: Array
 
 
 @dataclass(eq=False)
 class _Basis:
     """As many columns as rows: permutations, columns of the program, and artificial ones."""
 
-    matrix: Floats
-    gain: Floats
+    matrix: Array
+    gain: Array
     column: NDArray[np.int64]  # the program's column, -1 for others
     order: list[Order | None]
     artificial: NDArray[np.bool_]
@@ -128,7 +128,7 @@ class _Basis:
 
 @dataclass(frozen=True, eq=False)
 class _Column:
-    entries: Floats
+    entries: Array
     gain: float
     number: int = -1
     order: Order | None = None
@@ -167,7 +167,7 @@ def solve(items: Items, program: Program) -> Vertex | None:
     )
 
 
-def _improve(items: Items, program: Program, basis: _Basis, *, first: bool) -> tuple[float, Floats]:
+def _improve(items: Items, program: Program, basis: _Basis, *, first: bool) -> tuple[float, Array]:
     """Exchange columns while that pays; what the artificial ones still hold, and the duals.
 
     The first phase only drives the artificial columns out.
@@ -190,7 +190,7 @@ def _improve(items: Items, program: Program, basis: _Basis, *, first: bool) -> t
 
 
 def _best_column(
-    items: Items, program: Program, basis: _Basis, prices: Floats, *, first: bool
+    items: Items, program: Program, basis: _Basis, prices: Array, *, first: bool
 ) -> _Column | None:
     """The column that promises most, the program's own before permutations; None at the optimum."""
     if len(program.gain):
@@ -208,7 +208,7 @@ def _best_column(
     return _Column(entries, program.factor * utility, order=order)
 
 
-def _leaving_row(basis: _Basis, level: Floats, change: Floats, *, first: bool) -> int:
+def _leaving_row(basis: _Basis, level: Array, change: Array, *, first: bool) -> int:
     """The basic column that is used up first as the entering one grows."""
     if not first:  # artificial columns are at zero by now, and must not grow again
         stuck = np.flatnonzero(basis.artificial & (np.abs(change) > _PIVOT))
@@ -225,5 +225,5 @@ def _leaving_row(basis: _Basis, level: Floats, change: Floats, *, first: bool) -
     return int(rows[0])
 
 
-def _solution(matrix: Floats, right: Floats) -> Floats:
+def _solution(matrix: Array, right: Array) -> Array:
     return np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)

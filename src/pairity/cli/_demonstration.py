@@ -13,7 +13,7 @@ from typing import Any
 from pairity._utils.progress import Show
 from pairity.audits.audit import Audit, audit
 from pairity.audits.comparison import compare
-from pairity.audits.estimates import Figure
+from pairity.audits.estimates import Estimate
 from pairity.data.queries import Queries
 from pairity.datasets import make_biased_ranking
 from pairity.rankers.linear import LinearRanker
@@ -40,7 +40,7 @@ class Demo:
     plain: FairRanker
     fair: FairRanker
     audits: dict[str, Audit]
-    unbiased: dict[str, Figure]
+    unbiased: dict[str, Estimate]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python."""
@@ -48,7 +48,7 @@ class Demo:
             "seed": self.seed,
             "outcome": str(self.fair.outcome_),
             "pair_weights": self.fair.pair_weights_.to_dict(),
-            "unbiased_auc": {name: figure.value for name, figure in self.unbiased.items()},
+            "unbiased_auc": {name: estimate.value for name, estimate in self.unbiased.items()},
             "audits": {name: held.to_dict() for name, held in self.audits.items()},
         }
 
@@ -86,7 +86,7 @@ def demonstrate(seed: int = 0, progress: Show = "auto") -> Demo:
     fair.fit(**train)
     models = {"plain": plain, "reweighted": fair}
     audits = {name: _audit(model, test, f"the {name} ranker") for name, model in models.items()}
-    against = {name: _audit(model, unbiased).figure("auc") for name, model in models.items()}
+    against = {name: _audit(model, unbiased).estimate("auc") for name, model in models.items()}
     return Demo(seed, train, test, plain, fair, audits, against)
 
 

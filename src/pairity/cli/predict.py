@@ -10,6 +10,7 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from pairity._utils.typing import Array
 from pairity.cli.options import (
     add_command,
     add_file,
@@ -22,8 +23,7 @@ from pairity.cli.output import note, print_json
 from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 _BLOCK = 100_000  # scores turned into text at a time
 _EXAMPLES = """\
@@ -83,7 +83,7 @@ def run(given: argparse.Namespace) -> int:
     return 0
 
 
-def _write(scores: NDArray[np.float64], given: argparse.Namespace) -> None:
+def _write(scores: Array, given: argparse.Namespace) -> None:
     if given.output is None:
         if given.format == "json":
             print_json(scores.tolist())
@@ -104,7 +104,7 @@ def _write(scores: NDArray[np.float64], given: argparse.Namespace) -> None:
         note(f"{len(scores):,} scores written to {given.output}.")
 
 
-def _as_csv(scores: NDArray[np.float64], file: Any) -> None:
+def _as_csv(scores: Array, file: Any) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["score"])
     for at in range(0, len(scores), _BLOCK):

@@ -20,7 +20,7 @@ from pairity._utils.html import notebook, table, tag
 from pairity._utils.text import make_frame, render_table, shorten
 from pairity._utils.validation import is_real, show
 from pairity.audits.audit import require_sampling
-from pairity.audits.estimates import Figure
+from pairity.audits.estimates import Estimate
 from pairity.comparisons.points import Point, averages
 from pairity.comparisons.runs import UTILITIES, Run, run_key, show_settings
 from pairity.comparisons.selection import RULES as RULES
@@ -119,9 +119,9 @@ class Frontier:
         """
         name, part = self._constraint(constraint), self._part(on)
         known = [
-            (point, figures[as_utility(utility)].value, figures[name].value)
+            (point, estimates[as_utility(utility)].value, estimates[name].value)
             for point in self.points
-            if (figures := getattr(point, part))
+            if (estimates := getattr(point, part))
         ]
         known = [each for each in known if isfinite(each[1]) and isfinite(each[2])]
         best = [
@@ -285,9 +285,9 @@ class Frontier:
                 raise InputError(f"A ratio is {show(ratio)}. Give a positive number or null.")
         made = tuple(map(Run.from_dict, runs))
         for run in made:
-            for figures in (run.test, run.validation):
-                if figures and not {*UTILITIES, *names} <= set(figures):
-                    lacking = sorted({*UTILITIES, *names} - set(figures))
+            for estimates in (run.test, run.validation):
+                if estimates and not {*UTILITIES, *names} <= set(estimates):
+                    lacking = sorted({*UTILITIES, *names} - set(estimates))
                     raise InputError(f"The run {run.label} lacks {', '.join(lacking)}.")
         return cls(
             made, tuple(names), float(held["confidence"]),
@@ -338,12 +338,12 @@ class Frontier:
                 (
                     point.method,
                     point.needs_group,
-                    figures[name],
-                    figures[utility],
+                    estimates[name],
+                    estimates[utility],
                     id(point) in front,
                 )
                 for point in self.points
-                if (figures := getattr(point, part)) and isfinite(figures[name].value)
+                if (estimates := getattr(point, part)) and isfinite(estimates[name].value)
             ]
         return plot_panels(panels, utility=utility, ax=ax)
 
@@ -395,14 +395,14 @@ class Frontier:
             f"{', '.join(self.definitions or self.constraints)}."
         )
 
-    def _columns(self, figures: Mapping[str, Figure], part: Part) -> dict[str, float]:
+    def _columns(self, estimates: Mapping[str, Estimate], part: Part) -> dict[str, float]:
         front = "" if part == "test" else "validation_"
         columns = {}
         for name in (*UTILITIES, *self.constraints):
-            figure = figures.get(name, Figure(name))
+            estimate = estimates.get(name, Estimate(name))
             column = front + (name if name in UTILITIES else f"violation_{name}")
-            columns[column] = figure.value
-            columns[f"{column}_low"], columns[f"{column}_high"] = figure.low, figure.high
+            columns[column] = estimate.value
+            columns[f"{column}_low"], columns[f"{column}_high"] = estimate.low, estimate.high
         return columns
 
     def _head(self) -> str:
@@ -424,15 +424,15 @@ class Frontier:
         header += [shorten(name, 24) for name in self.constraints] + ["seconds"]
         rows = []
         for point in self.points:
-            figures = getattr(point, part)
+            estimates = getattr(point, part)
             group = " †" if point.needs_group else ""
             cells = [
                 shorten(point.method, 24) + group,
                 shorten(self.telling(point) or "-", 40),
             ]
-            cells += [_cell(figures.get(name)) for name in UTILITIES]
+            cells += [_cell(estimates.get(name)) for name in UTILITIES]
             cells += [
-                _cell(figures.get(name)) + ("*" if id(point) in fronts[name] else " ")
+                _cell(estimates.get(name)) + ("*" if id(point) in fronts[name] else " ")
                 for name in self.constraints
             ]
             rows.append([*cells, "-" if isnan(point.seconds) else f"{point.seconds:.2f}"])
@@ -461,12 +461,12 @@ class Frontier:
         return "\n".join(lines)
 
 
-def _cell(figure: Figure | None) -> str:
-    if figure is None or isnan(figure.value):
+def _cell(estimate: Estimate | None) -> str:
+    if estimate is None or isnan(estimate.value):
         return "-"
-    if isnan(figure.low):
-        return f"{figure.value:.3f}"
-    return f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+    if isnan(estimate.low):
+        return f"{estimate.value:.3f}"
+    return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
 def as_utility(name: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pairity._utils.files import whole
-from pairity.audits.estimates import Figure
+from pairity.audits.estimates import Estimate
 from pairity.exceptions import MissingExtraError
 
 # Colours that people with any kind of colour vision tell apart (Okabe & Ito), each with a marker.
@@ -22,7 +22,7 @@ NAMES = {"auc": "AUC", "ndcg@10": "NDCG@10"}
 _LEGEND_COLUMNS = 4
 _ENTRY, _LETTER = 0.6, 0.08  # inches that an entry of the legend takes, and each of its letters
 
-Drawn = tuple[str, bool, Figure, Figure, bool]
+Drawn = tuple[str, bool, Estimate, Estimate, bool]
 
 
 def plot_panels(panels: Mapping[str, Sequence[Drawn]], *, utility: str, ax: Any = None) -> Any:
@@ -83,7 +83,7 @@ def _columns(labels: Sequence[str], width: float) -> int:
     return 1
 
 
-def _view(shown: Sequence[tuple[float, Figure]]) -> tuple[float, float] | None:
+def _view(shown: Sequence[tuple[float, Estimate]]) -> tuple[float, float] | None:
     """From where to where an axis goes: all points, and an interval of the usual length.
 
     A few very long intervals run out of the frame rather than squeeze all points into a corner.

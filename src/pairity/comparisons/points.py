@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from pairity.audits.estimates import NAN, Figure
+from pairity.audits.estimates import NAN, Estimate
 from pairity.comparisons.runs import Run
 
 _ENDS = ("value", "low", "high")
@@ -35,8 +35,8 @@ class Point:
     settings: dict[str, Any]
     needs_group: bool
     runs: tuple[Run, ...]
-    test: dict[str, Figure]
-    validation: dict[str, Figure]
+    test: dict[str, Estimate]
+    validation: dict[str, Estimate]
 
     @property
     def label(self) -> str:
@@ -64,19 +64,19 @@ class Point:
 
 
 def averages(
-    runs: Sequence[dict[str, Figure]], confidence: float, ratio: float | None
-) -> dict[str, Figure]:
+    runs: Sequence[dict[str, Estimate]], confidence: float, ratio: float | None
+) -> dict[str, Estimate]:
     """Means over seeds, of every figure; nothing where a seed has none."""
     if not all(runs):
         return {}
     return {name: _average([run[name] for run in runs], confidence, ratio) for name in runs[0]}
 
 
-def _average(figures: Sequence[Figure], confidence: float, ratio: float | None) -> Figure:
-    n = len(figures)
+def _average(estimates: Sequence[Estimate], confidence: float, ratio: float | None) -> Estimate:
+    n = len(estimates)
     if n == 1:
-        return figures[0]
-    values, low, high = (np.array([getattr(f, part) for f in figures]) for part in _ENDS)
+        return estimates[0]
+    values, low, high = (np.array([getattr(f, part) for f in estimates]) for part in _ENDS)
     mean, spread = float(values.mean()), float(values.std(ddof=1))
     t = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
     below, above = (abs(mean - float(end.mean())) for end in (low, high))  # by query
@@ -86,6 +86,6 @@ def _average(figures: Sequence[Figure], confidence: float, ratio: float | None) 
     else:
         shrunk = sqrt(1 / n + ratio)
         below, above = (shrunk * float(np.fmax(side, t * spread)) for side in (below, above))
-    weakest = min(figures, key=lambda figure: figure.n_queries)
+    weakest = min(estimates, key=lambda estimate: estimate.n_queries)
     top = max(1.0, float(values.max()))
     return replace(weakest, value=mean, low=max(mean - below, 0.0), high=min(mean + above, top))

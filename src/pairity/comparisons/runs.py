@@ -26,12 +26,13 @@ from numpy.typing import NDArray
 
 from pairity._utils.files import whole
 from pairity._utils.progress import Progress, Show
+from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
 from pairity.audits.audit import choose_gain
 from pairity.audits.estimates import (
     Estimate,
-    Figure,
     Measure,
+    Statistics,
     Support,
     means,
     resampled_weights,
@@ -51,7 +52,6 @@ FORMAT = "pairity run 1"
 UTILITIES = ("auc", "ndcg@10")
 _DIGITS = 6  # of resampled violations, which are many
 
-Array = NDArray[np.float64]
 Result = Array | Rankings
 
 
@@ -80,8 +80,8 @@ class Run:
     seed: int
     needs_group: bool = False
     seconds: float = float("nan")
-    test: dict[str, Figure] = field(default_factory=dict)
-    validation: dict[str, Figure] = field(default_factory=dict)
+    test: dict[str, Estimate] = field(default_factory=dict)
+    validation: dict[str, Estimate] = field(default_factory=dict)
     resampled: dict[str, tuple[float, ...]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     error: str | None = None
@@ -96,7 +96,7 @@ class Run:
         return {
             **{each.name: getattr(self, each.name) for each in fields(self)},
             "seconds": _or_none(self.seconds),
-            "test": {name: _plain_figure(figure) for name, figure in self.test.items()},
+            "test": {name: _plain_figure(estimate) for name, estimate in self.test.items()},
             "validation": {name: _plain_figure(f) for name, f in self.validation.items()},
             "resampled": {
                 name: [_or_none(value) for value in values]
@@ -126,8 +126,8 @@ class Run:
             **{
                 **entries,
                 "seconds": _or_nan(entries["seconds"]),
-                "test": {name: _figure(f) for name, f in entries["test"].items()},
-                "validation": {name: _figure(f) for name, f in entries["validation"].items()},
+                "test": {name: _estimate(f) for name, f in entries["test"].items()},
+                "validation": {name: _estimate(f) for name, f in entries["validation"].items()},
                 "resampled": {name: _numbers(v) for name, v in entries["resampled"].items()},
                 "notes": tuple(entries["notes"]),
             }
@@ -154,7 +154,7 @@ class Measuring:
 
     def __call__(
         self, queries: Queries, result: Result
-    ) -> tuple[dict[str, Figure], dict[str, tuple[float, ...]]]:
+    ) -> tuple[dict[str, Estimate], dict[str, tuple[float, ...]]]:
         """Figures of an order of these queries, and the resampled violations by constraint.
 
         The figures are those of `pairity.audit`. For `Rankings` each is the expectation over the
@@ -163,19 +163,19 @@ class Measuring:
         copies = Copies.of(queries, result)
         support = Support(queries)
         measures = list(_utility(queries, copies))
-        estimates = [means(measures, queries, support)]
+        statistics = [means(measures, queries, support)]
         kept: dict[str, list[Array]] = {}
         for name, constraint in self.constraints.items():
-            estimate = violation(constraint, name, copies.queries, copies.scores, support)
+            statistic = violation(constraint, name, copies.queries, copies.scores, support)
             kept[name] = []
-            estimates.append(_resampled_by_query(estimate, copies, kept[name]))
+            statistics.append(_resampled_by_query(statistic, copies, kept[name]))
         draws = resampled_weights(queries.weight_of_query, self.n_resamples, 0)
-        figures = [
-            figure
-            for figure in with_numbers(estimates, draws, self.confidence)
-            if figure.measure not in ("gap", "gap_within")
+        estimates = [
+            estimate
+            for estimate in with_numbers(statistics, draws, self.confidence)
+            if estimate.measure not in ("gap", "gap_within")
         ]
-        named = {figure.constraint or figure.measure: figure for figure in figures}
+        named = {estimate.constraint or estimate.measure: estimate for estimate in estimates}
         resampled = {
             name: tuple(np.round(np.concatenate(parts), _DIGITS).tolist())
             for name, parts in kept.items()
@@ -241,7 +241,7 @@ def _require_rankings(queries: Queries, result: Rankings) -> None:
 
 def _utility(queries: Queries, copies: Copies) -> Iterator[Measure]:
     held, scores = copies.queries, copies.scores
-    sums = cell_sums(scores, held).sum(axis=(1, 2))
+    sums = cell_sums(held, scores).sum(axis=(1, 2))
     pairs = Support(queries).all_pairs()
     by_copy = ratio(sums, cell_counts(held).sum(axis=(1, 2)))
     yield Measure("auc", copies.expectation(by_copy, queries.n_queries), pairs)
@@ -249,18 +249,18 @@ def _utility(queries: Queries, copies: Copies) -> Iterator[Measure]:
     yield Measure("ndcg@10", copies.expectation(by_copy, queries.n_queries))
 
 
-def _resampled_by_query(estimate: Estimate, copies: Copies, kept: list[Array]) -> Estimate:
+def _resampled_by_query(statistic: Statistics, copies: Copies, kept: list[Array]) -> Statistics:
     """The estimate as a function of the weights of queries, not copies; keeps the violations."""
-    again = estimate.resample
+    again = statistic.resample
     if again is None:
-        return estimate
+        return statistic
 
     def resample(query_weight: Array) -> Array:
         values = again(query_weight[:, copies.original] * copies.share)
         kept.append(values[:, 0])
         return values
 
-    return replace(estimate, resample=resample)
+    return replace(statistic, resample=resample)
 
 
 # --- running -------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class Job:
         began = time.perf_counter()
         scorer = self.method.fit(self.train, self.seed)
         seconds = time.perf_counter() - began
-        test: dict[str, Figure] = {}
+        test: dict[str, Estimate] = {}
         validation, resampled = dict(test), dict[str, tuple[float, ...]]()
         if self.validation is not None:
             result = self.method.score(scorer, self.validation)
@@ -555,15 +555,15 @@ def _plain(value: Any) -> Any:
 # --- figures as plain values ----------------------------------------------------------------------
 
 
-def _plain_figure(figure: Figure) -> dict[str, Any]:
+def _plain_figure(estimate: Estimate) -> dict[str, Any]:
     return {
         name: _or_none(value) if isinstance(value, float) else value
-        for name, value in asdict(figure).items()
+        for name, value in asdict(estimate).items()
     }
 
 
-def _figure(entries: Any) -> Figure:
-    names = {each.name for each in fields(Figure)}
+def _estimate(entries: Any) -> Estimate:
+    names = {each.name for each in fields(Estimate)}
     if not isinstance(entries, dict) or set(entries) != names:
         raise InputError(f"{show(entries)} is not a figure; it needs {', '.join(sorted(names))}.")
     texts = {name: entries[name] for name in ("measure", "group", "other", "constraint")}
@@ -574,7 +574,7 @@ def _figure(entries: Any) -> Figure:
     if not named or not counted or not isinstance(entries["measure"], str):
         raise InputError(f"{show(entries)} is not a figure: a name or a count is of another kind.")
     value, low, high = _numbers([entries[name] for name in ("value", "low", "high")])
-    return Figure(**texts, **counts, value=value, low=low, high=high)
+    return Estimate(**texts, **counts, value=value, low=low, high=high)
 
 
 def _numbers(values: Any) -> tuple[float, ...]:

@@ -57,10 +57,10 @@ class Choice:
 
     def __str__(self) -> str:
         shown = self.closest if self.point is None else self.point
-        figure = shown.validation[self.constraint]
+        estimate = shown.validation[self.constraint]
         of = "" if self.confidence is None else f", at {100 * self.confidence:g} % confidence"
-        bound = f"{self.bound:.4f}{of}, on {figure.n_queries} validation queries"
-        few = " That is few: take the bound with caution." if figure.small else ""
+        bound = f"{self.bound:.4f}{of}, on {estimate.n_queries} validation queries"
+        few = " That is few: take the bound with caution." if estimate.small else ""
         if self.point is None:
             return (
                 f"No point has a violation ({self.constraint}) of at most {self.epsilon:g}. The "

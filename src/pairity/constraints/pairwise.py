@@ -1,6 +1,6 @@
 """Constraints: which cells of the K × K table are compared, over which pairs, averaged how.
 
-A constraint says how far given scores are from it, `Constraint.violation`: one number Δ per cell
+A constraint says how far given scores are from it, `Constraint.delta`: one number Δ per cell
 (k, l), or one per group, zero being the aim. The same object trains, audits and reports.
 
 **Your own** is a subclass with that one method, or just a function of ``(queries, scores)``. An
@@ -21,6 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError
 from pairity.pairs.cells import (
@@ -41,7 +42,7 @@ class Constraint(ABC):
     name: ClassVar[str] = ""
 
     @abstractmethod
-    def violation(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def delta(self, queries: Queries, scores: Array) -> Array:
         """Δ of shape (n_groups, n_groups) or (n_groups,); NaN where nothing is compared."""
 
     def check(self, queries: Queries) -> None:  # noqa: B027 - nothing to check is fine
@@ -68,7 +69,7 @@ class Contrasts:
     second: NDArray[np.int64]
 
     @classmethod
-    def of(cls, violation: NDArray[np.float64]) -> Contrasts:
+    def of(cls, violation: Array) -> Contrasts:
         """The contrasts among the entries that are not NaN."""
         there = np.isfinite(violation)
         if violation.ndim == 1:
@@ -89,7 +90,7 @@ class Contrasts:
         index = np.array(found, dtype=np.int64).reshape(-1, 2)
         return cls(shape, index[:, 0], index[:, 1])
 
-    def gaps(self, violation: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gaps(self, violation: Array) -> Array:
         """Δ of the first entry less Δ of the second, for each contrast.
 
         Axes in front of the violation's own (resamples) are kept.
@@ -98,7 +99,7 @@ class Contrasts:
         other = np.where(self.second < 0, 0.0, flat[..., self.second])
         return np.asarray(flat[..., self.first] - other)
 
-    def matrix(self) -> NDArray[np.float64]:
+    def matrix(self) -> Array:
         """The contrasts as a matrix that turns a flat violation into gaps."""
         matrix = np.zeros((len(self.first), int(np.prod(self.shape))))
         rows = np.arange(len(self.first))
@@ -108,17 +109,17 @@ class Contrasts:
         return matrix
 
 
-def worst_gap(violation: NDArray[np.float64]) -> float:
+def largest_gap(delta: Array) -> float:
     """The reported violation: the largest gap between two entries that are compared.
 
     Off the diagonal max over k, l of Δ_kl - Δ_lk; on it, and for groups, the largest entry less
     the smallest. 1 less this is the *fairness* that papers plot. NaN where nothing is compared.
     """
-    gaps = Contrasts.of(violation).gaps(violation)
+    gaps = Contrasts.of(delta).gaps(delta)
     return float(np.abs(gaps).max()) if len(gaps) else float("nan")
 
 
-def spread(lambda_: NDArray[np.float64]) -> NDArray[np.float64]:
+def spread(lambda_: Array) -> Array:
     """Multipliers per cell or per group as a K × K table: a group's goes to its whole row."""
     if lambda_.ndim == 2:
         return lambda_
@@ -165,43 +166,41 @@ class PairwiseConstraint(Constraint):
         if self.average not in ("query", "pair"):
             raise ConstraintError(f"average is {self.average!r}; choose 'query' or 'pair'.")
 
-    def violation(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def delta(self, queries: Queries, scores: Array) -> Array:
         """Δ of these scores; see the class."""
         return self.from_totals(queries.total(self.totals, scores), queries.groups)
 
-    def totals(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def totals(self, queries: Queries, scores: Array) -> Array:
         """What Δ is made of, as sums over queries: those of parts of the data add up."""
         name = f"{self.pairs} pairs by {self.cells}"
         counts = queries.cached(name, type(self), lambda: self.entries(self.counts(queries)))
         sums = self.entries(self.sums(queries, scores))
         return totals_over_queries(sums, counts, queries.weight_of_query, self.average)
 
-    def sums(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def sums(self, queries: Queries, scores: Array) -> Array:
         """Per query and cell of known groups, the sum of predicted pair labels."""
         known = slice(queries.n_groups)
-        return cell_sums(scores, queries, pairs=self.pairs, soft=self.soft)[:, known, known]
+        return cell_sums(queries, scores, pairs=self.pairs, soft=self.soft)[:, known, known]
 
-    def counts(self, queries: Queries) -> NDArray[np.float64]:
+    def counts(self, queries: Queries) -> Array:
         """Per query and cell of known groups, the weight of pairs."""
         known = slice(queries.n_groups)
         return cell_counts(queries, pairs=self.pairs)[:, known, known]
 
     def from_sums(
         self,
-        sums: NDArray[np.float64],
-        counts: NDArray[np.float64],
-        weight: NDArray[np.float64],
+        sums: Array,
+        counts: Array,
+        weight: Array,
         groups: tuple[str, ...],
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         """Δ from sums and counts per query.
 
         `weight` of shape (n_resamples, n_queries) gives as many violations at once.
         """
         return self.from_totals(self.totals_of(sums, counts, weight), groups)
 
-    def from_totals(
-        self, totals: NDArray[np.float64], groups: tuple[str, ...]
-    ) -> NDArray[np.float64]:
+    def from_totals(self, totals: Array, groups: tuple[str, ...]) -> Array:
         """Δ from `totals`, of one part or added up over many."""
         means = mean_of_totals(totals)
         compared, targets = self._compared(groups), self._targets(groups)
@@ -210,16 +209,14 @@ class PairwiseConstraint(Constraint):
         delta[..., ~compared] = np.nan
         return delta
 
-    def totals_of(
-        self, sums: NDArray[np.float64], counts: NDArray[np.float64], weight: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def totals_of(self, sums: Array, counts: Array, weight: Array) -> Array:
         """`totals` from sums and counts per query.
 
         Of each cell (or row, for one entry per group), and behind them of all pairs together.
         """
         return totals_over_queries(self.entries(sums), self.entries(counts), weight, self.average)
 
-    def entries(self, table: NDArray[np.float64]) -> NDArray[np.float64]:
+    def entries(self, table: Array) -> Array:
         """Sums per query and cell as what is averaged: cells or groups, and all pairs together."""
         each = table.sum(axis=2) if self.by_group else table.reshape(len(table), -1)
         entries = np.empty((each.shape[0], each.shape[1] + 1))
@@ -239,14 +236,14 @@ class PairwiseConstraint(Constraint):
         inside = np.eye(n_groups, dtype=bool)
         return inside if self.cells == "within" else ~inside
 
-    def shares(self, queries: Queries) -> NDArray[np.float64]:
+    def shares(self, queries: Queries) -> Array:
         """P: the share of all pairs that lies in each cell (row, for one λ per group)."""
         counts = queries.total(self.pair_weight)
         if self.by_group:
             counts = counts.sum(axis=1)
         return np.asarray(counts / counts.sum())
 
-    def pair_weight(self, queries: Queries) -> NDArray[np.float64]:
+    def pair_weight(self, queries: Queries) -> Array:
         """Per cell of known groups, the weight of all pairs."""
         return np.asarray(np.tensordot(queries.weight_of_query, self.counts(queries), axes=1))
 
@@ -293,7 +290,7 @@ class PairwiseConstraint(Constraint):
             )
         return chosen
 
-    def _targets(self, groups: tuple[str, ...]) -> NDArray[np.float64]:
+    def _targets(self, groups: tuple[str, ...]) -> Array:
         targets = np.zeros(self._everything(len(groups)).shape)
         for entry, value in (self.target or {}).items():
             here = self._cells_of(entry, groups)
@@ -390,9 +387,9 @@ class Marginal(PairwiseConstraint):
 class FunctionConstraint(Constraint):
     """A user's function of ``(queries, scores)`` as a constraint; see the module's text."""
 
-    function: Callable[[Queries, NDArray[np.float64]], NDArray[np.float64]]
+    function: Callable[[Queries, Array], Array]
 
-    def violation(self, queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    def delta(self, queries: Queries, scores: Array) -> Array:
         """What the function returns, checked for its shape."""
         delta = np.asarray(self.function(queries, scores), dtype=np.float64)
         k = queries.n_groups
@@ -436,7 +433,7 @@ def as_constraint(constraint: Any) -> Constraint:
     )
 
 
-def _any_pairs(queries: Queries) -> NDArray[np.float64]:
+def _any_pairs(queries: Queries) -> Array:
     """Per cell of known groups, in how many queries there is a pair, whatever the labels."""
     known = slice(queries.n_groups)
     there = cell_counts(queries, pairs="all")[:, known, known] > 0

@@ -20,12 +20,13 @@ import scipy.sparse as sp
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.exceptions import InputError, NotNumbersError
 
 Column = NDArray[Any]
-Features = NDArray[np.float64] | sp.csr_array
+Features = Array | sp.csr_array
 
 _NUMERIC = "biuf"
 _EXACT = 2**53  # up to here float64 tells whole numbers apart
@@ -105,7 +106,7 @@ def missing(column: Column) -> NDArray[np.bool_]:
     return np.zeros(len(column), dtype=bool)
 
 
-def as_numbers(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.float64]:
+def as_numbers(values: Any, name: str, n_rows: int | None = None) -> Array:
     """A column of finite real numbers, with as many entries as there are rows."""
     column = as_column(values, name)
     if n_rows is not None:
@@ -121,7 +122,7 @@ def as_numbers(values: Any, name: str, n_rows: int | None = None) -> NDArray[np.
     return numbers
 
 
-def to_floats(column: Column, name: str) -> NDArray[np.float64]:
+def to_floats(column: Column, name: str) -> Array:
     """A new column of float64, NaN where it is missing; only numbers are let through."""
     if column.dtype.kind in _NUMERIC:
         with np.errstate(over="ignore"):
@@ -176,9 +177,7 @@ def as_features(X: Any) -> tuple[Features, tuple[str, ...] | None]:
     return matrix, names
 
 
-def require_finite(
-    matrix: NDArray[np.float64], names: tuple[str, ...] | None, first_row: int = 0
-) -> None:
+def require_finite(matrix: Array, names: tuple[str, ...] | None, first_row: int = 0) -> None:
     """Refuse features that are missing or infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         suspicious = not np.isfinite(matrix.sum())
@@ -453,7 +452,7 @@ def _feature_names(table: nw.DataFrame[Any]) -> tuple[str, ...]:
     return tuple(str(column) for column in table.columns)
 
 
-def _table_features(table: nw.DataFrame[Any]) -> NDArray[np.float64]:
+def _table_features(table: nw.DataFrame[Any]) -> Array:
     plain = True
     for column, dtype in table.schema.items():
         if dtype in (nw.Object, nw.Unknown, nw.Decimal, nw.Int128, nw.UInt128):
@@ -475,7 +474,7 @@ def _table_features(table: nw.DataFrame[Any]) -> NDArray[np.float64]:
     )
 
 
-def _dense_features(X: Any) -> NDArray[np.float64]:
+def _dense_features(X: Any) -> Array:
     array = _two_dimensional(X)
     if array.dtype.kind in _NUMERIC:
         with np.errstate(over="ignore"):

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pairity._utils.threads import run_all
+from pairity._utils.typing import Array
 from pairity.data.columns import missing, object_array
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
@@ -97,7 +98,7 @@ def _sparse_block(X: Any, rows: slice) -> bytes:
     return block.digest()
 
 
-def _mixed_block(numbers: list[NDArray[np.float64]], texts: list[Any], rows: slice) -> bytes:
+def _mixed_block(numbers: list[Array], texts: list[Any], rows: slice) -> bytes:
     block = hashlib.sha256()
     if numbers:
         both = np.column_stack([column[rows] for column in numbers])
@@ -107,7 +108,7 @@ def _mixed_block(numbers: list[NDArray[np.float64]], texts: list[Any], rows: sli
     return block.digest()
 
 
-def _columns(X: Any) -> tuple[list[NDArray[np.float64]], list[Any]]:
+def _columns(X: Any) -> tuple[list[Array], list[Any]]:
     """The columns of a table, or of a matrix of objects: numbers, and whatever else there is."""
     if isinstance(X, np.ndarray):
         return [], list(X.T)
@@ -121,7 +122,7 @@ def _columns(X: Any) -> tuple[list[NDArray[np.float64]], list[Any]]:
     return numbers, texts
 
 
-def _as_numbers(series: Any) -> NDArray[np.float64] | None:
+def _as_numbers(series: Any) -> Array | None:
     if not (series.dtype.is_float() or series.dtype.is_integer() or series.dtype == nw.Boolean):
         return None
     try:

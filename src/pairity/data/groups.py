@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import (
     Column,
@@ -143,7 +144,7 @@ def _shares(n_groups: Any) -> list[Fraction]:
     return [Fraction(k, int(n_groups)) for k in range(1, int(n_groups))]
 
 
-def _range_names(cuts: NDArray[np.float64]) -> list[str]:
+def _range_names(cuts: Array) -> list[str]:
     if len(cuts) == 0:
         return ["all"]
     shown = _numerals(cuts)
@@ -151,7 +152,7 @@ def _range_names(cuts: NDArray[np.float64]) -> list[str]:
     return [f"≤ {shown[0]}", *between, f"> {shown[-1]}"]
 
 
-def _numerals(cuts: NDArray[np.float64]) -> list[str]:
+def _numerals(cuts: Array) -> list[str]:
     """Different numbers, written differently, with no more digits than that needs."""
     if all(cut.is_integer() and abs(cut) < 1e15 for cut in cuts.tolist()):
         return [str(int(cut)) for cut in cuts]
@@ -162,7 +163,7 @@ def _numerals(cuts: NDArray[np.float64]) -> list[str]:
     return [repr(cut) for cut in cuts.tolist()]
 
 
-def _label_names(labels: Any, cuts: NDArray[np.float64]) -> list[str]:
+def _label_names(labels: Any, cuts: Array) -> list[str]:
     names = [str(label) for label in as_column(labels, "labels")]
     if len(names) != len(cuts) + 1:
         raise InputError(

@@ -8,6 +8,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
+
 _SORTED_AT_ONCE = 250_000  # rows, so that what sorting needs besides stays small
 
 
@@ -46,16 +48,16 @@ class Layout:
     level: NDArray[np.int32]
     code: NDArray[np.int32]
     by_group: NDArray[np.int32]
-    weight: NDArray[np.float64]
+    weight: Array
     uniform: bool
     longest: int
 
 
 def lay_out(
-    y: NDArray[np.float64],
+    y: Array,
     query: NDArray[np.int64],
     group: NDArray[np.int32],
-    item_weight: NDArray[np.float64] | None,
+    item_weight: Array | None,
     n_queries: int,
 ) -> Layout:
     """The layout of items with these labels, queries (by number), groups and weights."""

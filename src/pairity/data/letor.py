@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from pairity._utils.files import GZIP, Unpacked, read_lines
 from pairity._utils.progress import Progress, Show
 from pairity._utils.threads import n_threads, run_all
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data import letor_kernels as kernels
 from pairity.data.columns import Column, Features, as_numbers, object_array
@@ -47,7 +48,7 @@ class LetorArrays:
     """
 
     X: Features
-    y: NDArray[np.float64]
+    y: Array
     qid: NDArray[np.int64] | None
 
 
@@ -171,7 +172,7 @@ def read_apart(
     sparse: bool = False,
     complete: bool = False,
     progress: Show = "auto",
-) -> tuple[LetorArrays, NDArray[np.float64] | None, list[int]]:
+) -> tuple[LetorArrays, Array | None, list[int]]:
     """The arrays without the feature `apart`, that feature (dense only), and the rows of each file.
 
     It is taken out while the rows are put together, so that there is never a second matrix.
@@ -226,7 +227,7 @@ class _Dense:
 
     def __init__(self, lowest: int) -> None:
         self._lowest = lowest
-        self._chunks: list[NDArray[np.float64]] = []
+        self._chunks: list[Array] = []
         self._used: list[int] = []
         self._cells = self._entries = 0
 
@@ -255,7 +256,7 @@ class _Dense:
 
     def finish(
         self, n_rows: int, width: int, base: int, apart: int | None
-    ) -> tuple[Features, NDArray[np.float64] | None]:
+    ) -> tuple[Features, Array | None]:
         self._require_filled(n_rows * width - self._cells)
         without = width if apart is None else apart - base
         X = np.zeros((n_rows, width - (apart is not None)))
@@ -327,7 +328,7 @@ class _Sparse:
 
     def finish(
         self, n_rows: int, width: int, base: int, apart: int | None
-    ) -> tuple[Features, NDArray[np.float64] | None]:
+    ) -> tuple[Features, Array | None]:
         assert apart is None  # noqa: S101 - only our own loaders ask, for dense features
         bounds = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
         indices, values = self._indices.finish(), self._values.finish()
@@ -343,7 +344,7 @@ class _Table:
     def __init__(self, matrix: _Dense | _Sparse, lowest: int, highest: int, complete: bool) -> None:
         self.matrix = matrix
         self.bounds = (lowest, highest, complete)
-        self.labels: list[NDArray[np.float64]] = []
+        self.labels: list[Array] = []
         self.qids: list[NDArray[np.int64]] = []
         self.n_rows = 0
         self.has_qid: bool | None = None
@@ -365,11 +366,11 @@ class _Table:
 class _Part:
     """The rows of one block, in arrays that the next block will overwrite."""
 
-    labels: NDArray[np.float64]
+    labels: Array
     qids: NDArray[np.int64]
     ends: NDArray[np.int64]
     indices: NDArray[np.int32]
-    values: NDArray[np.float64]
+    values: Array
     lowest: int
     highest: int
     has_qid: bool

@@ -10,8 +10,8 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Column, missing, object_array
 from pairity.data.parquet_features import (
@@ -285,7 +285,7 @@ def _chunks(files: Sequence[ParquetFile], name: str) -> Iterator[Any]:
                 yield column.combine_chunks()
 
 
-def _numbers(files: Sequence[ParquetFile], name: str) -> NDArray[np.float64]:
+def _numbers(files: Sequence[ParquetFile], name: str) -> Array:
     numbers = np.empty(sum(file.n_rows for file in files))
     at = 0
     for chunk in _chunks(files, name):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.exceptions import InputError, MissingExtraError, NoMemoryError, NotNumbersError
 
 LITTLE_MEMORY = (
@@ -98,7 +99,7 @@ class ParquetFeatures:
         chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
         return chosen.load() if len(rows) * len(self.names) <= SMALL else chosen
 
-    def load(self) -> NDArray[np.float64]:
+    def load(self) -> Array:
         """The whole matrix in memory, as float64."""
         matrix = np.empty(self.shape)
         for rows, block in self.blocks():

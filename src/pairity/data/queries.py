@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from pairity._utils.allreduce import add_up
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Column, as_features, as_raw_features, take_rows
 from pairity.data.groups import encode_groups, name_groups
@@ -70,13 +71,13 @@ class Queries(Mapping[str, Any]):
     """
 
     X: Any
-    y: NDArray[np.float64]
+    y: Array
     query: NDArray[np.int64]
     query_ids: Column
     group: NDArray[np.int32]
     groups: tuple[str, ...]
-    item_weight: NDArray[np.float64] | None = None
-    query_weight: NDArray[np.float64] | None = None
+    item_weight: Array | None = None
+    query_weight: Array | None = None
     feature_names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -173,11 +174,11 @@ class Queries(Mapping[str, Any]):
         return lay_out(self.y, self.query, self.group, self.item_weight, self.n_queries)
 
     @cached_property
-    def weight_of_query(self) -> NDArray[np.float64]:
+    def weight_of_query(self) -> Array:
         """Query weights, 1 where none were given."""
         return np.ones(self.n_queries) if self.query_weight is None else self.query_weight.copy()
 
-    def pad(self, table: ArrayLike, *, fill: float = 1.0) -> NDArray[np.float64]:
+    def pad(self, table: ArrayLike, *, fill: float = 1.0) -> Array:
         """A K × K table with a further row and column where some group is missing.
 
         A table that has them already is handed back.
@@ -189,7 +190,7 @@ class Queries(Mapping[str, Any]):
         padded[: self.n_groups, : self.n_groups] = table
         return padded
 
-    def total(self, function: Callable[..., ArrayLike], *columns: Any) -> NDArray[np.float64]:
+    def total(self, function: Callable[..., ArrayLike], *columns: Any) -> Array:
         """What a function of queries and columns returns, added up over all parts of the data.
 
         Here there is one part, the queries themselves, unless peers train with others

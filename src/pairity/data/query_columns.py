@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import (
     Column,
@@ -24,7 +25,7 @@ _MANY = 10_000  # ids; from here it pays to sort text with NumPy
 _LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100
 
 
-def read_labels(y: Any, n_rows: int | None) -> NDArray[np.float64]:
+def read_labels(y: Any, n_rows: int | None) -> Array:
     """One finite number a row; none that float64 cannot tell from another."""
     if y is None:
         raise InputError(
@@ -40,7 +41,7 @@ def read_labels(y: Any, n_rows: int | None) -> NDArray[np.float64]:
     return labels
 
 
-def _require_told_apart(column: Column, labels: NDArray[np.float64]) -> None:
+def _require_told_apart(column: Column, labels: Array) -> None:
     given, kept = len(set(column.tolist())), len(np.unique(labels))
     if kept < given:
         raise InputError(
@@ -125,7 +126,7 @@ def _is_short_text(ids: list[Any]) -> bool:
     return "\0" not in "".join(ids)
 
 
-def read_weights(values: Any, name: str, n_rows: int) -> NDArray[np.float64]:
+def read_weights(values: Any, name: str, n_rows: int) -> Array:
     """Weights that are not negative, not all zero, and can be multiplied."""
     weights = as_numbers(values, name, n_rows)
     if (weights < 0).any():
@@ -146,9 +147,7 @@ def read_weights(values: Any, name: str, n_rows: int) -> NDArray[np.float64]:
     return weights
 
 
-def read_query_weights(
-    values: Any, query: NDArray[np.int64], query_ids: Column
-) -> NDArray[np.float64]:
+def read_query_weights(values: Any, query: NDArray[np.int64], query_ids: Column) -> Array:
     """One weight a query, from a column or from a mapping."""
     if isinstance(values, Mapping):
         values = _look_up(values, query_ids)[query]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity._utils.files import LONGEST_LINE, megabytes, not_utf8, opened, opened_text
 from pairity._utils.progress import Progress, Show
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Column, object_array
 from pairity.exceptions import InputError
@@ -250,7 +250,7 @@ class _Growing:
         """Whether it holds words, and nothing else from now on."""
         return self._kind == "words"
 
-    def add_numbers(self, values: NDArray[np.float64], *, whole: bool) -> None:
+    def add_numbers(self, values: Array, *, whole: bool) -> None:
         """The next block of rows, read already; whole ones have at most 15 digits."""
         if self._kind == "whole" and not whole:
             self._kind = "numbers"

@@ -9,9 +9,9 @@ from math import isfinite
 from typing import Any, Literal, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity._utils.files import Name, opened_text
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import object_array
 from pairity.data.queries import Queries
@@ -39,7 +39,7 @@ class JudgedRun:
     """
 
     queries: Queries
-    scores: NDArray[np.float64]
+    scores: Array
     n_unjudged: int
     n_not_retrieved: int
     n_only_run: int

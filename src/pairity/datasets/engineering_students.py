@@ -6,9 +6,9 @@ import io
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity._utils.progress import Show
+from pairity._utils.typing import Array
 from pairity.datasets.download import DataFile, Home, read_data
 from pairity.datasets.ranking_data import RankingData, above_median, ranking_data, require_choice
 from pairity.exceptions import InputError
@@ -129,5 +129,5 @@ def load_engineering_students(
     )
 
 
-def _table(content: bytes) -> NDArray[np.float64]:
+def _table(content: bytes) -> Array:
     return np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, ndmin=2)

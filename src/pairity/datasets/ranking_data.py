@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Column, object_array
 from pairity.data.queries import Queries
@@ -43,7 +44,7 @@ class RankingData:
 
     name: str
     label: str
-    labels: Mapping[str, NDArray[np.float64]]
+    labels: Mapping[str, Array]
     cut: Column
     licence: str
     _queries: Queries
@@ -112,7 +113,7 @@ def ranking_data(
     )
 
 
-def above_median(values: NDArray[np.float64], within: NDArray[np.int64]) -> NDArray[np.float64]:
+def above_median(values: Array, within: NDArray[np.int64]) -> Array:
     """1 where a value is above the median of its own kind, else 0."""
     result = np.zeros(len(values))
     for kind in np.unique(within):

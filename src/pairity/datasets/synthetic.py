@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.utils import check_random_state
 
+from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +33,15 @@ class BiasedRanking:
         The multipliers that undo the bias (antisymmetric), where it is one of pairs.
     """
 
-    X: NDArray[np.float64]
-    y: NDArray[np.float64]
-    y_unbiased: NDArray[np.float64]
+    X: Array
+    y: Array
+    y_unbiased: Array
     qid: NDArray[np.int64]
     sensitive_features: NDArray[np.object_]
-    coef: NDArray[np.float64]
-    lambda_: NDArray[np.float64]
-    query_weight: NDArray[np.float64] | None = None
-    query_weight_unbiased: NDArray[np.float64] | None = None
+    coef: Array
+    lambda_: Array
+    query_weight: Array | None = None
+    query_weight_unbiased: Array | None = None
 
     def queries(self) -> Queries:
         """The biased labels, as a user would have them."""
@@ -168,7 +167,7 @@ def _biased_scores(
     size = scores.std()
     latent = scores + noise * size * rng.normal(size=len(scores))
 
-    def grades(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def grades(values: Array) -> Array:
         rank = values.reshape(shape).argsort(axis=1).argsort(axis=1)
         return (rank * n_labels // shape[1]).astype(float).ravel()
 
@@ -205,7 +204,7 @@ def _biased_pairs(
         )  # fmt: skip
     draw = rng.random(len(pair))
 
-    def outcome(probability: NDArray[np.float64]) -> NDArray[np.float64]:
+    def outcome(probability: Array) -> Array:
         first = (draw < probability).astype(float)
         return np.stack([first, 1.0 - first], axis=1).ravel()
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity._utils.progress import Show
+from pairity._utils.typing import Array
 from pairity.datasets.download import DataFile, Home, read_data
 from pairity.datasets.ranking_data import RankingData, above_median, ranking_data, require_choice
 from pairity.exceptions import InputError
@@ -122,9 +123,7 @@ def load_trec_w3c(
     )
 
 
-def _experts(
-    topic: NDArray[np.int64], gender: NDArray[np.float64], score: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _experts(topic: NDArray[np.int64], gender: Array, score: Array) -> Array:
     """1 for an expert, 0 for another, NaN where a topic's order does not tell."""
     result = np.full(len(topic), np.nan)
     for at in np.unique(topic):

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import rel_entr
 
+from pairity._utils.typing import Array
 from pairity.exceptions import InputError
-from pairity.metrics.positions import Floats, Positions, choose, has_negative, ratio, sums
+from pairity.metrics.positions import Positions, choose, has_negative, ratio, sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,7 +37,7 @@ def exposure(
     *,
     discount: str = "log2",
     positions: Positions | None = None,
-) -> Floats:
+) -> Array:
     r"""Attention that an item of each group gets, on average.
 
     .. math:: E_k = \frac{1}{|G_k|} \sum_{i \in G_k} v(r_i)
@@ -61,7 +62,7 @@ def exposure(
     return _group_means(queries, places.share(places.discount(discount)))
 
 
-def merit(queries: Queries) -> Floats:
+def merit(queries: Queries) -> Array:
     r"""Mean label of each group's items, :math:`U_k = \frac{1}{|G_k|} \sum_{i \in G_k} y_i`.
 
     Returns
@@ -91,7 +92,7 @@ def exposure_to_merit(
     *,
     discount: str = "log2",
     positions: Positions | None = None,
-) -> Floats:
+) -> Array:
     r"""Attention of each group per unit of its merit, :math:`E_k / U_k`.
 
     Where it is the same for all groups there is no disparate treatment in the sense of Singh &
@@ -123,7 +124,7 @@ def click_to_merit(
     *,
     discount: str = "log2",
     positions: Positions | None = None,
-) -> Floats:
+) -> Array:
     r"""Clicks of each group per unit of its merit, a click being attention times label.
 
     .. math:: \frac{1}{|G_k|} \sum_{i \in G_k} v(r_i)\, y_i \Big/ U_k
@@ -154,7 +155,7 @@ def click_to_merit(
 
 def top_share(
     queries: Queries, scores: ArrayLike, *, k: int, positions: Positions | None = None
-) -> Floats:
+) -> Array:
     """Share of a query's first min(k, n) positions that each group holds; ties: expected share.
 
     Parameters
@@ -190,7 +191,7 @@ def top_share(
     return held / np.minimum(size, k)[:, None]
 
 
-def population_share(queries: Queries) -> Floats:
+def population_share(queries: Queries) -> Array:
     """Share of a query's items that are of each group; less than 1 in all where some are unknown.
 
     Returns
@@ -218,7 +219,7 @@ def awrf(
     target: ArrayLike = "population",
     discount: str = "trec",
     positions: Positions | None = None,
-) -> Floats:
+) -> Array:
     r"""Attention-weighted rank fairness: how near the groups' shares of attention are to a target.
 
     .. math:: 1 - \mathrm{JSD}_2(a \,\|\, t), \qquad a_k \propto \sum_{i \in G_k} v(r_i)
@@ -269,7 +270,7 @@ def ndkl(
     *,
     target: ArrayLike = "population",
     positions: Positions | None = None,
-) -> Floats:
+) -> Array:
     r"""Divergence of the groups' shares of each prefix from a target, discounted and averaged.
 
     .. math:: \frac{1}{Z} \sum_i \frac{d_{KL}(D_i \,\|\, D)}{\log_2(i + 1)}, \qquad
@@ -319,22 +320,22 @@ def ndkl(
     return np.where(np.isinf(value), np.nan, value)
 
 
-def _group_sums(queries: Queries, values: ArrayLike) -> Floats:
+def _group_sums(queries: Queries, values: ArrayLike) -> Array:
     """Add values given per row up in each query and group."""
     width = queries.n_groups + 1  # the last column is for items of unknown group
     cell = queries.query * width + queries.group
     return sums(cell, values, queries.n_queries * width).reshape(-1, width)[:, :-1]
 
 
-def _group_means(queries: Queries, values: Floats) -> Floats:
+def _group_means(queries: Queries, values: Array) -> Array:
     return ratio(_group_sums(queries, values), _group_sums(queries, np.ones(queries.n_items)))
 
 
-def _shares(totals: Floats) -> Floats:
+def _shares(totals: Array) -> Array:
     return ratio(totals, totals.sum(axis=1, keepdims=True))
 
 
-def _target(queries: Queries, target: ArrayLike) -> Floats:
+def _target(queries: Queries, target: ArrayLike) -> Array:
     """Give the groups' target shares in each query: shape (n_queries, n_groups)."""
     if isinstance(target, str):
         return _shares(_group_sums(queries, choose(TARGETS, target, "target")(queries)))
@@ -348,7 +349,7 @@ def _target(queries: Queries, target: ArrayLike) -> Floats:
     return np.broadcast_to(given, (queries.n_queries, queries.n_groups))
 
 
-def _require_positive(queries: Queries, goal: Floats) -> None:
+def _require_positive(queries: Queries, goal: Array) -> None:
     size = np.bincount(queries.group, minlength=queries.n_groups)
     for name, n_items, probability in zip(queries.groups, size, goal[0], strict=False):
         if n_items and not probability:
@@ -358,7 +359,7 @@ def _require_positive(queries: Queries, goal: Floats) -> None:
             )
 
 
-TARGETS: Mapping[str, Callable[[Queries], Floats]] = {
+TARGETS: Mapping[str, Callable[[Queries], Array]] = {
     "population": lambda queries: np.ones(queries.n_items),
     "relevant": lambda queries: (queries.y > 0).astype(np.float64),
 }

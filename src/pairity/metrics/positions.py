@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pairity._utils.typing import Array
 from pairity.data.columns import as_numbers
 from pairity.exceptions import InputError
 
@@ -22,9 +23,8 @@ if TYPE_CHECKING:
     from pairity.data.queries import Queries
 
 T = TypeVar("T")
-Floats = NDArray[np.float64]
 
-DISCOUNTS: Mapping[str, Callable[[NDArray[np.int64]], Floats]] = {
+DISCOUNTS: Mapping[str, Callable[[NDArray[np.int64]], Array]] = {
     "log2": lambda rank: 1.0 / np.log2(1.0 + rank),
     "trec": lambda rank: 1.0 / np.log2(np.maximum(rank, 2.0)),
 }
@@ -77,16 +77,16 @@ class Positions:
         edges = np.r_[places[begins], len(order)]
         return cls(order, places - first + 1, edges, np.cumsum(begins) - 1)
 
-    def share(self, values: ArrayLike) -> Floats:
+    def share(self, values: ArrayLike) -> Array:
         """Average values given per position over tie blocks; returned per row."""
         totals = np.add.reduceat(np.asarray(values, dtype=np.float64), self.edges[:-1])
         return self._to_rows((totals / np.diff(self.edges))[self.block])
 
-    def at_block_end(self, values: Floats) -> Floats:
+    def at_block_end(self, values: Array) -> Array:
         """Take values given per position at the end of each tie block; returned per row."""
         return self._to_rows(values[self.edges[1:] - 1][self.block])
 
-    def counts(self, member: NDArray[np.bool_]) -> Floats:
+    def counts(self, member: NDArray[np.bool_]) -> Array:
         """Count the members, given per row, down to each position: the expected number."""
         total = np.r_[0, np.cumsum(member[self.order])]
         start, end = self.edges[:-1], self.edges[1:]
@@ -103,11 +103,11 @@ class Positions:
             raise InputError(f"k is {k!r}, but must be a whole number of at least 1.")
         return self.rank <= k
 
-    def discount(self, name: str) -> Floats:
+    def discount(self, name: str) -> Array:
         """Attention paid to each position, by the name of its formula in `DISCOUNTS`."""
         return choose(DISCOUNTS, name, "discount")(self.rank)
 
-    def _to_rows(self, values: Floats) -> Floats:
+    def _to_rows(self, values: Array) -> Array:
         rows = np.empty_like(values)
         rows[self.order] = values
         return rows
@@ -120,12 +120,12 @@ def choose(table: Mapping[str, T], name: str, what: str) -> T:
     return table[name]
 
 
-def sums(cell: NDArray[np.integer], values: ArrayLike, n_cells: int) -> Floats:
+def sums(cell: NDArray[np.integer], values: ArrayLike, n_cells: int) -> Array:
     """Add the values up in each cell."""
     return np.asarray(np.bincount(cell, values, n_cells), dtype=np.float64)
 
 
-def ratio(numerator: Floats, denominator: Floats) -> Floats:
+def ratio(numerator: Array, denominator: Array) -> Array:
     """Divide where the denominator is positive; NaN elsewhere."""
     result = np.full(np.broadcast_shapes(numerator.shape, denominator.shape), np.nan)
     np.divide(numerator, denominator, out=result, where=denominator > 0)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from pairity._utils.typing import Array
 from pairity.exceptions import InputError
-from pairity.metrics.positions import Floats, Positions, choose, has_negative, ratio, sums
+from pairity.metrics.positions import Positions, choose, has_negative, ratio, sums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,7 +34,7 @@ def ndcg(
     k: int | None = None,
     gain: str = "exponential",
     positions: Positions | None = None,
-) -> Floats:
+) -> Array:
     r"""Discounted cumulative gain of each query, as a share of the best possible.
 
     .. math:: \sum_{r_i \le k} \frac{g(y_i)}{\log_2(1 + r_i)} \Big/ \text{the same, sorted by } y
@@ -86,7 +87,7 @@ def average_precision(
     *,
     relevant_above: float = 0.0,
     positions: Positions | None = None,
-) -> Floats:
+) -> Array:
     r"""Precision at the position of each relevant item, averaged over a query's relevant items.
 
     .. math:: \frac{1}{|R|} \sum_{i \in R}
@@ -127,7 +128,7 @@ def average_precision(
     return ratio(total, sums(queries.query, relevant, queries.n_queries))
 
 
-def _exponential(labels: Floats) -> Floats:
+def _exponential(labels: Array) -> Array:
     if labels.max() > HIGHEST_EXPONENT:
         raise InputError(
             f"The highest label is {labels.max():g}, and the exponential gain 2^y - 1 is meant "
@@ -136,7 +137,7 @@ def _exponential(labels: Floats) -> Floats:
     return np.exp2(labels) - 1.0
 
 
-GAINS: Mapping[str, Callable[[Floats], Floats]] = {
+GAINS: Mapping[str, Callable[[Array], Array]] = {
     "exponential": _exponential,
     "linear": lambda labels: labels,
 }

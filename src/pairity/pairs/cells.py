@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairity._utils.threads import run_blocks
+from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.kernels import counting
@@ -38,12 +39,12 @@ class PairwiseLoss:
     """
 
     loss: float
-    gradient: NDArray[np.float64]
-    hessian: NDArray[np.float64]
+    gradient: Array
+    hessian: Array
 
 
 def pairwise_logistic(
-    scores: NDArray[np.float64], queries: Queries, table: ArrayLike, *, with_loss: bool = True
+    queries: Queries, scores: Array, table: ArrayLike, *, with_loss: bool = True
 ) -> PairwiseLoss:
     r"""Weighted pairwise logistic loss, gradient and diagonal Hessian, in one pass.
 
@@ -60,13 +61,11 @@ def pairwise_logistic(
     with_loss : bool
         Whether to compute the loss itself; boosting needs only the derivatives.
     """
-    gradient, hessian, _, losses = _run_logistic(scores, queries, queries.pad(table), with_loss)
+    gradient, hessian, _, losses = _run_logistic(queries, scores, queries.pad(table), with_loss)
     return PairwiseLoss(float(losses.sum()), gradient, hessian)
 
 
-def handicapped(
-    scores: NDArray[np.float64], queries: Queries, margin: float
-) -> NDArray[np.float64]:
+def handicapped(queries: Queries, scores: Array, margin: float) -> Array:
     """Scores less a margin for each step of the label, by which pairs are to be won.
 
     The logistic loss of these is log(1 + exp(margin - d)) where d = s_i - s_j and the labels are
@@ -78,7 +77,7 @@ def handicapped(
     return np.asarray(scores - margin * steps)
 
 
-def _label_steps(queries: Queries) -> NDArray[np.float64]:
+def _label_steps(queries: Queries) -> Array:
     """How many labels of its query are below an item's own."""
     steps = np.empty(queries.n_items)
     steps[queries.layout.order] = queries.layout.level
@@ -86,8 +85,8 @@ def _label_steps(queries: Queries) -> NDArray[np.float64]:
 
 
 def pairwise_hessian_product(
-    scores: NDArray[np.float64], queries: Queries, table: ArrayLike, vector: NDArray[np.float64]
-) -> NDArray[np.float64]:
+    queries: Queries, scores: Array, table: ArrayLike, vector: Array
+) -> Array:
     """The full Hessian of `pairwise_logistic` in the scores, times a vector over the items."""
     layout = queries.layout
     scores, vector, padded = _float64(scores), _float64(vector), queries.pad(table)
@@ -111,12 +110,12 @@ def pairwise_hessian_product(
 
 
 def cell_sums(
-    scores: NDArray[np.float64],
     queries: Queries,
+    scores: Array,
     *,
     pairs: PairKind = "preference",
     soft: bool = False,
-) -> NDArray[np.float64]:
+) -> Array:
     """Per query and cell, the sum of the predicted pair label over the pairs of the cell.
 
     Parameters
@@ -148,12 +147,12 @@ def cell_sums(
         return sums
     ones = np.ones((queries.n_codes, queries.n_codes))
     if pairs == "preference":
-        misses = _run_logistic(scores, queries, ones, False)[2]
+        misses = _run_logistic(queries, scores, ones, False)[2]
         return cell_counts(queries) - misses
     # Every unordered pair once, in the order of the layout, then its mirror.
     first = layout.bounds[queries.query[layout.order]]
     each = (np.arange(queries.n_items) - first + 1).astype(np.int32)
-    misses = _run_logistic(scores, queries, ones, False, start=each)[2]
+    misses = _run_logistic(queries, scores, ones, False, start=each)[2]
     counts = np.empty_like(misses)
     run_blocks(
         counting.pair_counts, layout.bounds, layout.bounds, each, layout.code, layout.weight,
@@ -162,7 +161,7 @@ def cell_sums(
     return counts - misses + misses.transpose(0, 2, 1)
 
 
-def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> NDArray[np.float64]:
+def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> Array:
     """Per query and cell, how many pairs there are (their weight, where items have weights).
 
     Counted once for given queries; not to be written to.
@@ -170,7 +169,7 @@ def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> NDArray[
     return queries.cached(f"{pairs} pairs", None, lambda: _count_cells(queries, pairs))
 
 
-def _count_cells(queries: Queries, pairs: PairKind) -> NDArray[np.float64]:
+def _count_cells(queries: Queries, pairs: PairKind) -> Array:
     layout = queries.layout
     counts = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
     run_blocks(
@@ -182,11 +181,11 @@ def _count_cells(queries: Queries, pairs: PairKind) -> NDArray[np.float64]:
 
 
 def mean_over_queries(
-    sums: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    weight: NDArray[np.float64],
+    sums: Array,
+    counts: Array,
+    weight: Array,
     average: Average,
-) -> NDArray[np.float64]:
+) -> Array:
     """Sums and counts per query, of shape (n_queries, ...), as means over the queries.
 
     Parameters
@@ -212,11 +211,11 @@ def mean_over_queries(
 
 
 def totals_over_queries(
-    sums: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    weight: NDArray[np.float64],
+    sums: Array,
+    counts: Array,
+    weight: Array,
     average: Average,
-) -> NDArray[np.float64]:
+) -> Array:
     """What the means over queries are quotients of: those of parts of the data add up.
 
     Parameters are those of `mean_over_queries`, with entries in one axis.
@@ -232,9 +231,7 @@ def totals_over_queries(
     return np.stack([weight @ sums, weight @ counts], axis=-2)
 
 
-def mean_shares(
-    counts: NDArray[np.float64], weight: NDArray[np.float64], average: Average
-) -> NDArray[np.float64]:
+def mean_shares(counts: Array, weight: Array, average: Average) -> Array:
     """What one pair's label adds to the mean over queries, of the shape of `counts`.
 
     The means of many sums over the same pairs are then ``(shares * sums).sum(axis=0)``.
@@ -247,7 +244,7 @@ def mean_shares(
     return shares
 
 
-def mean_of_totals(totals: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_of_totals(totals: Array) -> Array:
     """Numerators over denominators, NaN where no query has a pair."""
     top, bottom = totals[..., 0, :], totals[..., 1, :]
     means = np.full(top.shape, np.nan)
@@ -256,13 +253,13 @@ def mean_of_totals(totals: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def cell_means(
-    scores: NDArray[np.float64],
     queries: Queries,
+    scores: Array,
     *,
     average: Average = "query",
     pairs: PairKind = "preference",
     soft: bool = False,
-) -> NDArray[np.float64]:
+) -> Array:
     r"""How often the first item is ranked above the other, in each cell (k, l).
 
     .. math:: A_{kl} = \mathrm{mean}\{\hat l_{ij} : y_i > y_j,\ g_i = k,\ g_j = l\}
@@ -286,36 +283,36 @@ def cell_means(
     >>> queries = Queries.from_arrays(
     ...     None, [1, 1, 0], qid=[0, 0, 0], sensitive_features=["f", "m", "m"]
     ... )
-    >>> cell_means(np.array([0.2, 0.9, 0.5]), queries)
+    >>> cell_means(queries, np.array([0.2, 0.9, 0.5]))
     array([[nan,  0.],
            [nan,  1.]])
     """
     known = slice(queries.n_groups)
-    sums = cell_sums(scores, queries, pairs=pairs, soft=soft)[:, known, known]
+    sums = cell_sums(queries, scores, pairs=pairs, soft=soft)[:, known, known]
     counts = cell_counts(queries, pairs=pairs)[:, known, known]
     return mean_over_queries(sums, counts, queries.weight_of_query, average)
 
 
-def query_auc(scores: NDArray[np.float64], queries: Queries) -> NDArray[np.float64]:
+def query_auc(queries: Queries, scores: Array) -> Array:
     """Per query, the share of preference pairs put in the right order; NaN without a pair.
 
     All items count, with or without a group. For binary labels this is the area under the ROC
     curve; a tie counts one half.
     """
-    sums = cell_sums(scores, queries).sum(axis=(1, 2))
+    sums = cell_sums(queries, scores).sum(axis=(1, 2))
     counts = cell_counts(queries).sum(axis=(1, 2))
     values = np.full(len(sums), np.nan)
     np.divide(sums, counts, out=values, where=counts > 0)
     return values
 
 
-def mean_auc(scores: NDArray[np.float64], queries: Queries) -> float:
+def mean_auc(queries: Queries, scores: Array) -> float:
     """`query_auc`, averaged over the queries that have a preference pair, by query weight."""
     return float(mean_of_totals(queries.total(_auc_totals, scores))[0])
 
 
-def _auc_totals(queries: Queries, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    sums, counts = cell_sums(scores, queries), cell_counts(queries)
+def _auc_totals(queries: Queries, scores: Array) -> Array:
+    sums, counts = cell_sums(queries, scores), cell_counts(queries)
     top, bottom = (table.sum(axis=(1, 2))[:, None] for table in (sums, counts))
     return totals_over_queries(top, bottom, queries.weight_of_query, "query")
 
@@ -325,7 +322,7 @@ def total_weight(queries: Queries, table: ArrayLike) -> float:
     return float(queries.total(partial(_weight_under, table)))
 
 
-def _weight_under(table: ArrayLike, queries: Queries) -> NDArray[np.float64]:
+def _weight_under(table: ArrayLike, queries: Queries) -> Array:
     by_cell = np.tensordot(queries.weight_of_query, cell_counts(queries), axes=1)
     return np.asarray((by_cell * queries.pad(table)).sum())
 
@@ -361,7 +358,7 @@ def n_weighted_pairs(queries: Queries, table: ArrayLike) -> int:
 
 def iter_weighted_pairs(
     queries: Queries, table: ArrayLike, *, block: int = 1_000_000
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]:
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
     """The preference pairs that weigh something, as rows (preferred, other) and weight, in blocks.
 
     Weights are relative to their mean, so that a tool's own penalties do not depend on how W is
@@ -395,7 +392,7 @@ def _which_weigh(queries: Queries) -> Queries:
 
 def _weigh(
     queries: Queries, padded: ArrayLike, preferred: NDArray[np.int64], other: NDArray[np.int64]
-) -> NDArray[np.float64]:
+) -> Array:
     """What some pairs weigh, under a padded weight table."""
     weight = np.asarray(padded, dtype=np.float64)[queries.group[preferred], queries.group[other]]
     if queries.item_weight is not None:
@@ -406,13 +403,13 @@ def _weigh(
 
 
 def _run_logistic(
-    scores: NDArray[np.float64],
     queries: Queries,
-    padded: NDArray[np.float64],
+    scores: Array,
+    padded: Array,
     with_loss: bool,
     *,
     start: NDArray[np.int32] | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Array, Array, Array, Array]:
     layout = queries.layout
     scores = _float64(scores)
     start = layout.start if start is None else start
@@ -452,5 +449,5 @@ def _for_long_lists(
         function(int(q), part, queries.layout.order[part])
 
 
-def _float64(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _float64(values: Array) -> Array:
     return np.require(values, np.float64, ["C", "W"])  # read-only would compile the kernels anew

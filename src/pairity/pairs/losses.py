@@ -19,17 +19,16 @@ from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pairity._utils.threads import run_blocks
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.cells import pairwise_logistic
 from pairity.pairs.kernels import hinge as hinge_kernels
 from pairity.pairs.kernels import losses as loss_kernels
-
-Array = NDArray[np.float64]
 
 _MOST_GRADES = 31  # without gains: 2^label - 1 up to 2^30 - 1, as LightGBM has it
 
@@ -42,7 +41,7 @@ class Loss(Protocol):
     """
 
     def derivatives(
-        self, scores: Array, queries: Queries, table: ArrayLike, *, iteration: int = 0
+        self, queries: Queries, scores: Array, table: ArrayLike, *, iteration: int = 0
     ) -> tuple[Array, Array]:
         """Gradient and Hessian diagonal in the scores, in the caller's row order."""
 
@@ -65,15 +64,15 @@ class Logistic:
     >>> queries = Queries.from_arrays(
     ...     None, [1, 0, 0], qid=[0, 0, 0], sensitive_features=["f", "m", "f"]
     ... )
-    >>> gradient, hessian = Logistic().derivatives(np.zeros(3), queries, [[1, 3], [1, 1]])
+    >>> gradient, hessian = Logistic().derivatives(queries, np.zeros(3), [[1, 3], [1, 1]])
     >>> gradient
     array([-2. ,  1.5,  0.5])
     """
 
     def derivatives(
         self,
-        scores: Array,
         queries: Queries,
+        scores: Array,
         table: ArrayLike,
         *,
         iteration: int = 0,  # noqa: ARG002
@@ -93,12 +92,12 @@ class Logistic:
         -------
         gradient, hessian : float64 arrays of shape (n_items,)
         """
-        result = pairwise_logistic(scores, queries, table, with_loss=False)
+        result = pairwise_logistic(queries, scores, table, with_loss=False)
         return result.gradient, result.hessian
 
-    def value(self, scores: Array, queries: Queries, table: ArrayLike) -> float:
+    def value(self, queries: Queries, scores: Array, table: ArrayLike) -> float:
         """The loss itself, summed over pairs."""
-        return pairwise_logistic(scores, queries, table).loss
+        return pairwise_logistic(queries, scores, table).loss
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,9 @@ class Hinge:
     >>> from pairity.pairs.losses import Hinge
     >>> queries = Queries.from_arrays(None, [1, 0, 0], qid=[0, 0, 0])
     >>> scores = np.array([2.0, 1.5, 0.0])
-    >>> Hinge().derivatives(scores, queries, np.ones((0, 0)))[0]
+    >>> Hinge().derivatives(queries, scores, np.ones((0, 0)))[0]
     array([-1.,  1.,  0.])
-    >>> Hinge().value(scores, queries, np.ones((0, 0)))
+    >>> Hinge().value(queries, scores, np.ones((0, 0)))
     0.5
     """
 
@@ -148,8 +147,8 @@ class Hinge:
 
     def derivatives(
         self,
-        scores: Array,
         queries: Queries,
+        scores: Array,
         table: ArrayLike,
         *,
         iteration: int = 0,  # noqa: ARG002
@@ -158,16 +157,16 @@ class Hinge:
 
         Parameters and result are those of `Logistic.derivatives`.
         """
-        return two_hinges(scores, queries, table, margin=self.margin)[1:]
+        return two_hinges(queries, scores, table, margin=self.margin)[1:]
 
-    def value(self, scores: Array, queries: Queries, table: ArrayLike) -> float:
+    def value(self, queries: Queries, scores: Array, table: ArrayLike) -> float:
         """The loss itself, summed over pairs."""
-        return two_hinges(scores, queries, table, margin=self.margin)[0]
+        return two_hinges(queries, scores, table, margin=self.margin)[0]
 
 
 def two_hinges(
-    scores: Array,
     queries: Queries,
+    scores: Array,
     table: ArrayLike,
     mirrored: ArrayLike | None = None,
     *,
@@ -247,7 +246,7 @@ class Sampled:
     >>> from pairity.pairs.losses import Sampled
     >>> queries = Queries.from_arrays(None, [1] + 9 * [0], qid=10 * [0])
     >>> loss = Sampled(n_pairs=2, random_state=0)
-    >>> gradient, hessian = loss.derivatives(np.zeros(10), queries, np.ones((0, 0)), iteration=3)
+    >>> gradient, hessian = loss.derivatives(queries, np.zeros(10), np.ones((0, 0)), iteration=3)
     >>> float(gradient[0]), int(np.count_nonzero(gradient[1:]))  # nine pairs' weight on two
     (-4.5, 2)
     """
@@ -260,7 +259,7 @@ class Sampled:
         _require_whole(self.random_state, "random_state", 0, "the seed of the draws")
 
     def derivatives(
-        self, scores: Array, queries: Queries, table: ArrayLike, *, iteration: int = 0
+        self, queries: Queries, scores: Array, table: ArrayLike, *, iteration: int = 0
     ) -> tuple[Array, Array]:
         """Gradient and Hessian diagonal on the pairs that this iteration draws.
 
@@ -276,9 +275,9 @@ class Sampled:
         )  # fmt: skip
         return gradient, hessian
 
-    def value(self, scores: Array, queries: Queries, table: ArrayLike) -> float:
+    def value(self, queries: Queries, scores: Array, table: ArrayLike) -> float:
         """The loss on all pairs, which the draws estimate: that of `Logistic`."""
-        return Logistic().value(scores, queries, table)
+        return Logistic().value(queries, scores, table)
 
 
 @dataclass(frozen=True)
@@ -339,7 +338,7 @@ class LambdaRank:
     >>> from pairity.pairs.losses import LambdaRank
     >>> queries = Queries.from_arrays(None, [0, 1], qid=[0, 0])
     >>> gradient, hessian = LambdaRank(normalise=False).derivatives(
-    ...     np.zeros(2), queries, np.ones((0, 0))
+    ...     queries, np.zeros(2), np.ones((0, 0))
     ... )
     >>> gradient.round(4)  # half of 1 - 1 / log2(3)
     array([ 0.1845, -0.1845])
@@ -358,8 +357,8 @@ class LambdaRank:
 
     def derivatives(
         self,
-        scores: Array,
         queries: Queries,
+        scores: Array,
         table: ArrayLike,
         *,
         iteration: int = 0,  # noqa: ARG002

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from pairity._utils.typing import Array
 from pairity.comparisons.sweeps import split_for
-from pairity.constraints.pairwise import CATALOGUE, worst_gap
+from pairity.constraints.pairwise import CATALOGUE, largest_gap
 from pairity.data.queries import Queries
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning
@@ -48,7 +49,7 @@ def theorem(n_seeds: int) -> list[Claim]:
             "known": LinearRanker().fit_pairs(train, weight_table(data.lambda_)),
             "ours": _fit(train, "statistical"),
         }
-        auc = {name: mean_auc(model.predict(test.X), test) for name, model in models.items()}
+        auc = {name: mean_auc(test, model.predict(test.X)) for name, model in models.items()}
         told.append(auc["known"] - auc["plain"])
         found.append(auc["ours"] - auc["plain"])
         lost.append(_ROOM - (auc["best"] - auc["ours"]))
@@ -108,12 +109,12 @@ def many_groups(setting: Setting, n_resamples: int = 500) -> list[Claim]:
         held = CATALOGUE[constraint]()
         ours = _unseen(queries, folds, partial(_fit, constraint=constraint, ranker=HINGED))
         gained = [
-            worst_gap(held.violation(drawn, plain)) - worst_gap(held.violation(drawn, ours))
+            largest_gap(held.delta(drawn, plain)) - largest_gap(held.delta(drawn, ours))
             for drawn in lists
         ]
         low, high = np.quantile(gained[1:], [0.025, 0.975])
         mean = Mean(gained[0], float(low), float(high), queries.n_queries)
-        before, after = (worst_gap(held.violation(queries, each)) for each in (plain, ours))
+        before, after = (largest_gap(held.delta(queries, each)) for each in (plain, ours))
         n_pairs = queries.n_groups * (queries.n_groups - 1)
         claims.append(
             Claim(
@@ -129,9 +130,7 @@ def many_groups(setting: Setting, n_resamples: int = 500) -> list[Claim]:
     return claims
 
 
-def _unseen(
-    queries: Queries, folds: NDArray[np.int64], fit: Callable[[Queries], Any]
-) -> NDArray[np.float64]:
+def _unseen(queries: Queries, folds: NDArray[np.int64], fit: Callable[[Queries], Any]) -> Array:
     """Scores of every query by a ranker trained on the other folds."""
     scores = np.empty(queries.n_items)
     for fold in range(_FOLDS):
@@ -141,9 +140,7 @@ def _unseen(
     return scores
 
 
-def brute_force(
-    train: Queries, constraint: str, lambdas: Sequence[float] | NDArray[np.float64]
-) -> float:
+def brute_force(train: Queries, constraint: str, lambdas: Sequence[float] | Array) -> float:
     """The highest training fairness of two groups over a grid of the one antisymmetric λ."""
     held = CATALOGUE[constraint]()
     by_group = held.by_group
@@ -153,7 +150,7 @@ def brute_force(
         if not by_group:
             exponent = np.array([[0.0, -value], [value, 0.0]])
         previous = LinearRanker().fit_pairs(train, weight_table(exponent), previous=previous)
-        best = max(best, 1.0 - worst_gap(held.violation(train, previous.predict(train.X))))
+        best = max(best, 1.0 - largest_gap(held.delta(train, previous.predict(train.X))))
     return best
 
 

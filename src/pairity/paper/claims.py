@@ -51,7 +51,7 @@ class Claim:
     data: str
     constraint: str
     measured: str
-    figure: Mean
+    estimate: Mean
     verdict: Verdict
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,11 +70,11 @@ class Claim:
         )
 
 
-def judge(*figures: Mean) -> Verdict:
+def judge(*estimates: Mean) -> Verdict:
     """Whether all figures are above zero: all intervals are, some is below, or neither."""
-    if all(figure.low > 0.0 for figure in figures):
+    if all(estimate.low > 0.0 for estimate in estimates):
         return Verdict.HOLDS
-    if any(figure.high < 0.0 for figure in figures):
+    if any(estimate.high < 0.0 for estimate in estimates):
         return Verdict.FAILS
     return Verdict.OPEN
 
@@ -89,8 +89,8 @@ def about_methods(data: str, entries: Sequence[Entry]) -> list[Claim]:
         }
         made = [_fairest(of), *(_fairer(of, rival) for rival in RIVALS), _pareto(of)]
         made += [_unstable(of), _loses_utility(of)]
-        for text, measured, figure, verdict in made:
-            claims.append(Claim(text, data, constraint, measured, figure, verdict))
+        for text, measured, estimate, verdict in made:
+            claims.append(Claim(text, data, constraint, measured, estimate, verdict))
     return claims
 
 

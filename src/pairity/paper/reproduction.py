@@ -296,10 +296,10 @@ def _flat(claim: Claim) -> dict[str, Any]:
         "data": claim.data,
         "constraint": claim.constraint,
         "measured": claim.measured,
-        "value": claim.figure.value,
-        "low": claim.figure.low,
-        "high": claim.figure.high,
-        "seeds": claim.figure.n,
+        "value": claim.estimate.value,
+        "low": claim.estimate.low,
+        "high": claim.estimate.high,
+        "seeds": claim.estimate.n,
         "verdict": str(claim.verdict),
     }
 
@@ -447,7 +447,7 @@ def verdicts_page(claims: Sequence[Claim]) -> str:
                         claim.data,
                         claim.constraint,
                         claim.measured,
-                        str(claim.figure),
+                        str(claim.estimate),
                         str(claim.verdict),
                     ]
                     for claim in claims

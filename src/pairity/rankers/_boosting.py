@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pairity._utils.allreduce import add_up, current
 from pairity._utils.json_codec import Entry, build, encode
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.parquet_features import LITTLE_MEMORY, ParquetFeatures, is_lack_of_memory
 from pairity.data.queries import Queries, require_preferences
@@ -24,7 +25,6 @@ from pairity.pairs.cells import n_weighted_pairs, total_weight
 from pairity.pairs.losses import Loss
 from pairity.rankers._estimators import PairRanker, remember_features
 
-Array = NDArray[np.float64]
 Follow = Callable[[int, int, Callable[[], Array]], Array]
 
 _SETS = ("eval_set", "eval_qid", "eval_group")
@@ -114,7 +114,7 @@ class BoosterRanker(EngineRanker):
     def fit_pairs(
         self,
         queries: Queries,
-        table: NDArray[np.float64],
+        table: Array,
         *,
         previous: Any = None,  # noqa: ARG002 - the binned data are kept with the queries
         **fit_params: Any,
@@ -309,7 +309,7 @@ class Objective:
         """Gradient and diagonal Hessian at the scores of the trees so far."""
         table = self.follow(self.n_trees, self.n_total, lambda: self._measured(scores))
         derivatives = self.loss.derivatives(
-            scores, self.queries, self._as_relative(table), iteration=self.n_trees
+            self.queries, scores, self._as_relative(table), iteration=self.n_trees
         )
         self.n_trees += 1
         return derivatives

@@ -11,12 +11,12 @@ from importlib import metadata
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pairity._utils.json_codec import Entry, build, encode, require_stored
 from pairity._utils.model_folder import write_model
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import as_features, as_raw_features, require_finite
 from pairity.data.distributed.clients import is_dask
@@ -81,8 +81,8 @@ def require_streams(ranker: Any, X: Any) -> None:
 
 
 def predict_in_blocks(
-    predict: Callable[[Any], NDArray[np.float64]], features: ParquetFeatures, *, raw: bool
-) -> NDArray[np.float64]:
+    predict: Callable[[Any], Array], features: ParquetFeatures, *, raw: bool
+) -> Array:
     """What a function predicts for features in files, block by block."""
     scores = np.empty(len(features))
     for rows, block in features.blocks():
@@ -140,7 +140,7 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
     """An estimator that scores items: sparse features welcome, labels needed, AUC as score."""
 
     @abstractmethod
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> Array:
         """Scores of shape (n_items,), in the order of the rows."""
 
     def score(
@@ -152,7 +152,7 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
             X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight, raw=True
         )
         require_preferences(queries)
-        return mean_auc(scores, queries)
+        return mean_auc(queries, scores)
 
     @abstractmethod
     def to_files(self) -> Stored:
@@ -205,7 +205,7 @@ class PairRanker(RankingEstimator):
     def fit_pairs(
         self,
         queries: Queries,
-        table: NDArray[np.float64],
+        table: Array,
         *,
         previous: Any = None,
         **fit_params: Any,
@@ -239,7 +239,7 @@ class PairRanker(RankingEstimator):
                 remember_spread(self, queries)
             return self.fit_pairs(queries, np.ones((0, 0)), **fit_params)
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> Array:
         """Scores of shape (n_items,), in the order of the rows; lazy, of a Dask collection."""
         check_is_fitted(self, self.learnt)
         if is_dask(X):
@@ -250,7 +250,7 @@ class PairRanker(RankingEstimator):
         return self._scores(features)
 
     @abstractmethod
-    def _scores(self, features: Any) -> NDArray[np.float64]:
+    def _scores(self, features: Any) -> Array:
         """Scores of checked features."""
 
     # --- saved and loaded ------------------------------------------------------------------------

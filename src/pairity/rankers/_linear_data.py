@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from pairity._utils.threads import run_all
+from pairity._utils.typing import Array
 from pairity.data.columns import Features, require_finite
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 from pairity.data.queries import Queries
@@ -29,8 +29,6 @@ from pairity.pairs.cells import (
     total_weight,
 )
 from pairity.rankers._products import one_blas_thread, times, transposed_times
-
-Array = NDArray[np.float64]
 
 MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
 _BLOCK_ENTRIES = 100_000  # of a centred copy, made block by block: small enough for the cache
@@ -118,7 +116,7 @@ class InMemory:
 
     def loss_and_gradient(self, coef: Array, table: Array) -> tuple[float, Array]:
         """Loss and gradient."""
-        at = pairwise_logistic(self._at(coef), self.queries, table)
+        at = pairwise_logistic(self.queries, self._at(coef), table)
         return at.loss, transposed_times(self.X, at.gradient)
 
     def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
@@ -126,14 +124,14 @@ class InMemory:
         scores, found = self._at(coef), np.empty((len(tables), self.n_features))
         for at, table in enumerate(tables):
             padded = self.queries.pad(table, fill=fill)
-            pull = pairwise_logistic(scores, self.queries, padded, with_loss=False).gradient
+            pull = pairwise_logistic(self.queries, scores, padded, with_loss=False).gradient
             found[at] = transposed_times(self.X, pull)
         return found
 
     def hessian_product(self, coef: Array, table: Array, direction: Array) -> Array:
         """Hessian times a direction."""
         along = times(self.X, direction)
-        moved = pairwise_hessian_product(self._at(coef), self.queries, table, along)
+        moved = pairwise_hessian_product(self.queries, self._at(coef), table, along)
         return transposed_times(self.X, moved)
 
     def scores(self, coefs: Array) -> Array:
@@ -151,7 +149,7 @@ class InMemory:
     def _at(self, coef: Array) -> Array:
         """Scores, remembered: several sums are asked for at one place."""
         if self._last is None or not np.array_equal(self._last[0], coef):
-            scores = handicapped(times(self.X, coef), self.queries, self.margin)
+            scores = handicapped(self.queries, times(self.X, coef), self.margin)
             self._last = coef.copy(), scores
         return self._last[1]
 
@@ -191,7 +189,7 @@ class Streamed:
         """Loss and gradient."""
         loss, gradient = 0.0, np.zeros(self.n_features)
         for part, block in self._parts():
-            at = pairwise_logistic(self._of_block(block, coef, part), part, table)
+            at = pairwise_logistic(part, self._of_block(block, coef, part), table)
             loss += at.loss
             gradient += at.gradient @ block
         return loss, gradient
@@ -203,7 +201,7 @@ class Streamed:
             scores = self._of_block(block, coef, part)
             for at, table in enumerate(tables):
                 padded = part.pad(table, fill=fill)
-                pull = pairwise_logistic(scores, part, padded, with_loss=False).gradient
+                pull = pairwise_logistic(part, scores, padded, with_loss=False).gradient
                 found[at] += pull @ block
         return found
 
@@ -212,7 +210,7 @@ class Streamed:
         product = np.zeros(self.n_features)
         for part, block in self._parts():
             scores = self._of_block(block, coef, part)
-            along = pairwise_hessian_product(scores, part, table, block @ direction)
+            along = pairwise_hessian_product(part, scores, table, block @ direction)
             product += along @ block
         return product
 
@@ -234,7 +232,7 @@ class Streamed:
 
     def _of_block(self, block: Array, coef: Array, part: Queries) -> Array:
         """A block's scores, less the margin."""
-        return handicapped(block @ coef, part, self.margin)
+        return handicapped(part, block @ coef, self.margin)
 
     def _parts(self) -> Iterator[tuple[Queries, Array]]:
         """Blocks of whole queries and their features."""

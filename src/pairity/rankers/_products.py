@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from pairity._utils.threads import run_all
+from pairity._utils.typing import Array
 from pairity.data.columns import Features, require_finite
 from pairity.data.parquet_features import ParquetFeatures
 
@@ -55,7 +55,7 @@ class _OneBlasThread:
 one_blas_thread = _OneBlasThread()
 
 
-def times(X: Features | ParquetFeatures, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def times(X: Features | ParquetFeatures, vector: Array) -> Array:
     """X @ vector."""
     if isinstance(X, ParquetFeatures):
         result = np.empty(X.shape[0])
@@ -68,9 +68,7 @@ def times(X: Features | ParquetFeatures, vector: NDArray[np.float64]) -> NDArray
     return _over_rows(X.T, vector) if _lies_by_columns(X) else _by_rows(X, vector)
 
 
-def transposed_times(
-    X: Features | ParquetFeatures, vector: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def transposed_times(X: Features | ParquetFeatures, vector: Array) -> Array:
     """X.T @ vector."""
     if isinstance(X, ParquetFeatures):
         total = np.zeros(X.shape[1])
@@ -82,12 +80,12 @@ def transposed_times(
     return _by_rows(X.T, vector) if _lies_by_columns(X) else _over_rows(X, vector)
 
 
-def _lies_by_columns(X: NDArray[np.float64]) -> bool:
+def _lies_by_columns(X: Array) -> bool:
     """Whether a column's entries are neighbours: a slice of rows would then be copied."""
     return bool(X.flags.f_contiguous)
 
 
-def _by_rows(X: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def _by_rows(X: Array, vector: Array) -> Array:
     """X @ vector, some rows at a time."""
     result = np.empty(X.shape[0])
 
@@ -98,7 +96,7 @@ def _by_rows(X: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.
     return result
 
 
-def _over_rows(X: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[np.float64]:
+def _over_rows(X: Array, vector: Array) -> Array:
     """X.T @ vector, added up over some rows at a time."""
     parts = run_all(
         [partial(lambda rows: np.dot(vector[rows], X[rows]), rows) for rows in _blocks(X)]
@@ -106,6 +104,6 @@ def _over_rows(X: NDArray[np.float64], vector: NDArray[np.float64]) -> NDArray[n
     return np.asarray(np.sum(parts, axis=0))
 
 
-def _blocks(X: NDArray[np.float64]) -> list[slice]:
+def _blocks(X: Array) -> list[slice]:
     size = max(1, _BLOCK_ENTRIES // X.shape[1])
     return [slice(at, at + size) for at in range(0, X.shape[0], size)]

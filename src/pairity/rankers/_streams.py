@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity._utils.allreduce import current
+from pairity._utils.typing import Array
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 
 _BINS_IN_MEMORY = 2**28  # entries; XGBoost keeps the bins of more in a temporary folder
@@ -34,7 +35,7 @@ class Forward:
         self.X = X
         self._begin_at(0)
 
-    def rows(self, first: int, last: int) -> NDArray[np.float64]:
+    def rows(self, first: int, last: int) -> Array:
         """Rows from `first` to `last` - 1, as float64."""
         if first < self._start:
             self._begin_at(0)
@@ -66,10 +67,10 @@ def as_dataset(lgb: Any, X: ParquetFeatures, *given: Any, **options: Any) -> Any
     class Rows(lgb.Sequence):  # type: ignore[misc]
         batch_size = max(1, BLOCK_ENTRIES // X.shape[1])
 
-        def __getitem__(self, at: Any) -> NDArray[np.float64]:
+        def __getitem__(self, at: Any) -> Array:
             if isinstance(at, slice):
                 return reader.rows(at.start, at.stop)
-            row: NDArray[np.float64] = reader.rows(int(at), int(at) + 1)[0]
+            row: Array = reader.rows(int(at), int(at) + 1)[0]
             return row
 
         def __len__(self) -> int:

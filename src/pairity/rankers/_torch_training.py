@@ -13,14 +13,13 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Features
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityError, TrainingError
 from pairity.pairs.cells import cell_counts
 from pairity.pairs.losses import Loss
-
-Array = NDArray[np.float64]
 
 _LEAST_STEPS, _LARGEST_BATCH = 20, 32
 _PREDICT_ENTRIES = 10_000_000  # of X that are scored at once
@@ -36,7 +35,7 @@ class Weighted:
     table: Array
 
     @classmethod
-    def of(cls, queries: Queries, table: NDArray[np.float64], name: str) -> Weighted:
+    def of(cls, queries: Queries, table: Array, name: str) -> Weighted:
         """Of the queries whose pairs weigh something."""
         padded = queries.pad(table)
         weight = (cell_counts(queries) * padded).sum(axis=(1, 2)) * queries.weight_of_query
@@ -174,23 +173,23 @@ class Trainer:
                 )
             values = _numbers(self.torch, scores)
             _require_finite(values, f"The training diverged in epoch {self.n_epochs}: scores are")
-            gradient, _ = self.loss.derivatives(values, part, table, iteration=self.n_steps)
+            gradient, _ = self.loss.derivatives(part, values, table, iteration=self.n_steps)
             scores.backward(self.torch.from_numpy(n_batches * gradient).to(scores))
-            losses.append(self._value(values, part, table))
+            losses.append(self._value(part, values, table))
             return n_batches * losses[-1]
 
         optimizer.step(closure)
         self.n_steps += 1
         return losses[0]
 
-    def _value(self, scores: Array, queries: Queries, table: Array) -> float:
+    def _value(self, queries: Queries, scores: Array, table: Array) -> float:
         value: Any = getattr(self.loss, "value", None)
-        return float("nan") if value is None else float(value(scores, queries, table))
+        return float("nan") if value is None else float(value(queries, scores, table))
 
     def _held_out_loss(self, held: Weighted) -> float:
         self.module.eval()
         scores = predict(self.torch, self.module, held.queries.X, self.device)
-        return self._value(scores, held.queries, held.table)
+        return self._value(held.queries, scores, held.table)
 
 
 @contextmanager

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, Self, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 
 
@@ -24,7 +22,7 @@ class Ranker(Protocol):
     def fit_pairs(
         self,
         queries: Queries,
-        table: NDArray[np.float64],
+        table: Array,
         *,
         previous: Any = None,
         **fit_params: Any,
@@ -45,6 +43,6 @@ class Ranker(Protocol):
         """
         ...
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> Array:
         """Scores of shape (n_items,); no group is needed."""
         ...

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pairity._utils.json_codec import Entry, build
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError
@@ -95,7 +96,7 @@ class CatBoostPairRanker(EngineRanker):
     def fit_pairs(
         self,
         queries: Queries,
-        table: NDArray[np.float64],
+        table: Array,
         *,
         previous: Any = None,  # noqa: ARG002 - the pairs are kept with the queries
         **fit_params: Any,
@@ -121,7 +122,7 @@ class CatBoostPairRanker(EngineRanker):
         self.best_iteration_ = model.get_best_iteration()
         return self
 
-    def _scores(self, features: Any) -> NDArray[np.float64]:
+    def _scores(self, features: Any) -> Array:
         """Scores by the trees up to the best iteration."""
         threads = self.model_.get_param("thread_count") or -1
         scores = self.model_.predict(_readable(features), thread_count=threads)
@@ -229,7 +230,7 @@ class _Pools:
 
 
 def _pools(
-    cb: Any, queries: Queries, table: NDArray[np.float64], model: Any, fit_params: dict[str, Any]
+    cb: Any, queries: Queries, table: Array, model: Any, fit_params: dict[str, Any]
 ) -> _Pools:
     """The data of these queries with their list of pairs, built once and kept with them."""
     weighs = queries.pad(table) > 0
@@ -313,7 +314,7 @@ def _pairs(
     return pairs
 
 
-def _weights(queries: Queries, table: NDArray[np.float64], n_pairs: int) -> NDArray[np.float64]:
+def _weights(queries: Queries, table: Array, n_pairs: int) -> Array:
     """What the pairs weigh, in the same order."""
     weights, at = np.empty(n_pairs), 0
     for _, _, weight in iter_weighted_pairs(queries, table):

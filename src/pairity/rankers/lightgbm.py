@@ -11,11 +11,11 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 from joblib import effective_n_jobs
-from numpy.typing import NDArray
 
 from pairity._utils.allreduce import current
 from pairity._utils.json_codec import Entry, encode
 from pairity._utils.threads import at_most
+from pairity._utils.typing import Array
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
@@ -102,7 +102,7 @@ class LightGBMRanker(BoosterRanker):
     engine = ("lightgbm", "LGBMRanker")
     libraries = ("lightgbm",)
 
-    def _scores(self, features: Any) -> NDArray[np.float64]:
+    def _scores(self, features: Any) -> Array:
         """Scores by the trees up to the best iteration."""
         scores = self.booster_.predict(_readable(features), num_threads=self._n_threads)
         return np.asarray(scores, dtype=np.float64)
@@ -153,7 +153,7 @@ class LightGBMRanker(BoosterRanker):
             binned.queries, loss, follow, n_trees=n_trees, rows=binned.rows, measure=measured
         )
 
-        def call(scores: NDArray[np.float64], _data: Any) -> tuple[Any, Any]:
+        def call(scores: Array, _data: Any) -> tuple[Any, Any]:
             return objective(scores)
 
         self.evals_result_: dict[str, Any] = {}

@@ -12,12 +12,12 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
 from pairity._utils.json_codec import Entry, encode_number
+from pairity._utils.typing import Array
 from pairity.data.columns import Features
 from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
@@ -101,16 +101,14 @@ class LinearRanker(PairRanker):
         self.max_iter = max_iter
 
     def fit_pairs(  # type: ignore[override]
-        self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
+        self, queries: Queries, table: Array, *, previous: Any = None
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
         data = linear_data(queries, self.margin)
         require_preferences(queries)
         return self.fit_data(data, table, previous=previous)
 
-    def fit_data(
-        self, data: LinearData, table: NDArray[np.float64], *, previous: Any = None
-    ) -> Self:
+    def fit_data(self, data: LinearData, table: Array, *, previous: Any = None) -> Self:
         """As `fit_pairs`, on rows that lie wherever `data` knows to find them."""
         self._check_parameters()
         self.n_features_in_ = data.n_features
@@ -137,9 +135,7 @@ class LinearRanker(PairRanker):
         self._scale = scale
         return self
 
-    def response(
-        self, queries: Queries, table: NDArray[np.float64], changes: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def response(self, queries: Queries, table: Array, changes: Array) -> Array:
         r"""How the scores of `queries` move when the weight table moves.
 
         At the minimum the gradient is zero; differentiating that in the table gives
@@ -171,7 +167,7 @@ class LinearRanker(PairRanker):
                 )
             return data.scores(moved / self._scale)
 
-    def _scores(self, features: Any) -> NDArray[np.float64]:
+    def _scores(self, features: Any) -> Array:
         with one_blas_thread:
             return times(features, self.coef_)
 
@@ -207,7 +203,7 @@ class LinearRanker(PairRanker):
             raise InputError(f"max_iter is {max_iter!r}; give a whole number of at least 1.")
 
 
-def _read_arrays(data: bytes, n_features: int) -> dict[str, NDArray[np.float64]]:
+def _read_arrays(data: bytes, n_features: int) -> dict[str, Array]:
     """The arrays of a saved ranker; objects, and more than the file can hold, are refused."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as parts:
@@ -235,8 +231,8 @@ class _Problem:
     def __init__(
         self,
         data: LinearData,
-        table: NDArray[np.float64],
-        scale: NDArray[np.float64],
+        table: Array,
+        scale: Array,
         alpha: float,
     ) -> None:
         self.data = data
@@ -248,30 +244,30 @@ class _Problem:
         if self.whole == 0.0:
             raise InputError("All preference pairs weigh 0: nothing to fit. Check the weights.")
 
-    def evaluate(self, beta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def evaluate(self, beta: Array) -> tuple[float, Array]:
         """Objective and gradient."""
         self.n_evaluations += 1
         loss, of_coef = self.data.loss_and_gradient(beta / self.scale, self.table)
         gradient = of_coef / self.scale / self.whole + self.alpha * beta
         return loss / self.whole + 0.5 * self.alpha * float(beta @ beta), gradient
 
-    def whitening(self, beta: NDArray[np.float64]) -> _Whitening:
+    def whitening(self, beta: Array) -> _Whitening:
         """Coordinates in which the Hessian at `beta` is about the identity."""
         sample = self.data.sample(self.table)
         return _Whitening.of(sample, self.table, self.scale, self.alpha, beta, self.data.margin)
 
     def solve(
         self,
-        at: NDArray[np.float64],
-        right: NDArray[np.float64],
+        at: Array,
+        right: Array,
         whitening: _Whitening,
         *,
         rtol: float,
         max_iter: int,
-    ) -> NDArray[np.float64]:
+    ) -> Array:
         """The exact Hessian at `at`, inverted on `right` by conjugate gradients."""
 
-        def hessian(direction: NDArray[np.float64]) -> NDArray[np.float64]:
+        def hessian(direction: Array) -> Array:
             beta = whitening.to_beta(direction)
             along = self.data.hessian_product(at / self.scale, self.table, beta / self.scale)
             return whitening.gradient(along / self.scale / self.whole + self.alpha * beta)
@@ -289,16 +285,16 @@ class _Whitening:
     there are too many features for a matrix.
     """
 
-    factor: NDArray[np.float64]
+    factor: Array
 
     @classmethod
     def of(
         cls,
         part: Any,
-        table: NDArray[np.float64],
-        scale: NDArray[np.float64],
+        table: Array,
+        scale: Array,
         alpha: float,
-        beta: NDArray[np.float64],
+        beta: Array,
         margin: float,
     ) -> _Whitening:
         """Estimate the Hessian at `beta` from a part of the queries.
@@ -320,13 +316,13 @@ class _Whitening:
             except LinAlgError:
                 ridge = 10.0 * ridge + 1e-12
 
-    def to_beta(self, u: NDArray[np.float64]) -> NDArray[np.float64]:
+    def to_beta(self, u: Array) -> Array:
         """L^-T u."""
         if self.factor.ndim == 1:
             return u / self.factor
         return np.asarray(solve_triangular(self.factor, u, lower=True, trans="T"))
 
-    def gradient(self, of_beta: NDArray[np.float64]) -> NDArray[np.float64]:
+    def gradient(self, of_beta: Array) -> Array:
         """The gradient in u from the gradient in β: L^-1 g."""
         if self.factor.ndim == 1:
             return of_beta / self.factor
@@ -335,14 +331,14 @@ class _Whitening:
 
 @dataclass(frozen=True, eq=False)
 class _Minimum:
-    beta: NDArray[np.float64]
+    beta: Array
     loss: float
     gradient: float
     n_iter: int
     converged: bool
 
 
-def _minimise(problem: _Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> _Minimum:
+def _minimise(problem: _Problem, start: Array, tol: float, max_iter: int) -> _Minimum:
     """L-BFGS in whitened coordinates, scaled so that its first, unit step is Newton's.
 
     Below a gradient of about `_ROUNDING` the loss no longer tells two points apart; a tighter `tol`
@@ -355,7 +351,7 @@ def _minimise(problem: _Problem, start: NDArray[np.float64], tol: float, max_ite
     if np.abs(first).max() <= tol:
         return _Minimum(start, loss, float(np.abs(first).max()), 0, True)
 
-    def in_steps(v: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    def in_steps(v: Array) -> tuple[float, Array]:
         if not v.any():
             return loss, length * first
         value, of_beta = problem.evaluate(start + whitening.to_beta(length * v))
@@ -387,15 +383,15 @@ def _minimise(problem: _Problem, start: NDArray[np.float64], tol: float, max_ite
 
 
 def _curvature(
-    table: NDArray[np.float64],
-    scale: NDArray[np.float64],
-    beta: NDArray[np.float64],
+    table: Array,
+    scale: Array,
+    beta: Array,
     margin: float,
     part: Queries,
-) -> NDArray[np.float64]:
+) -> Array:
     """The sum behind a `_Whitening`: the approximate Hessian of these queries, or its diagonal."""
-    scores = handicapped(part.X @ (beta / scale), part, margin)
-    h = pairwise_logistic(scores, part, table, with_loss=False).hessian
+    scores = handicapped(part, part.X @ (beta / scale), margin)
+    h = pairwise_logistic(part, scores, table, with_loss=False).hessian
     per_query = np.bincount(part.query, h, part.n_queries)
     inverse = np.divide(1.0, per_query, out=np.zeros_like(per_query), where=per_query > 0)
     if len(scale) > MOST_WHITENED:
@@ -409,12 +405,12 @@ def _curvature(
     return np.asarray(hessian)
 
 
-def _query_sums_dense(queries: Queries, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _query_sums_dense(queries: Queries, rows: Array) -> Array:
     layout = queries.layout
     return np.add.reduceat(rows[layout.order], layout.bounds[:-1], axis=0)
 
 
-def _query_sums(queries: Queries, X: Features, weight: NDArray[np.float64]) -> sp.csr_array:
+def _query_sums(queries: Queries, X: Features, weight: Array) -> sp.csr_array:
     """Per query, the weighted sum of its rows, sparse."""
     member = sp.csr_array(
         (weight, (queries.query, np.arange(queries.n_items))),
@@ -423,6 +419,6 @@ def _query_sums(queries: Queries, X: Features, weight: NDArray[np.float64]) -> s
     return sp.csr_array(member @ sp.csr_array(X))
 
 
-def _column_sums_of_squares(X: Features, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def _column_sums_of_squares(X: Features, weight: Array) -> Array:
     squares = sp.csr_array(X).multiply(sp.csr_array(X))
     return np.asarray(squares.T @ weight)

@@ -10,7 +10,6 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone, is_regressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.pipeline import Pipeline
@@ -18,6 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
 from pairity._utils.json_codec import Entry, encode_array
+from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
 from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError, ModelFileError, TrainingError
@@ -25,8 +25,6 @@ from pairity.pairs.cells import total_weight
 from pairity.pairs.losses import Loss, as_loss
 from pairity.rankers._boosting import Objective, import_engine, unreadable
 from pairity.rankers._estimators import PairRanker, remember_features
-
-Array = NDArray[np.float64]
 
 _LARGEST_STEP = 4.0  # of an item's score: beyond, the quadratic is no guide
 _HALVINGS = 5
@@ -123,7 +121,7 @@ class NewtonRanker(PairRanker):
         self.n_iter_no_change = n_iter_no_change
 
     def fit_pairs(  # type: ignore[override]
-        self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
+        self, queries: Queries, table: Array, *, previous: Any = None
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
         self._check_parameters()
@@ -163,7 +161,7 @@ class NewtonRanker(PairRanker):
         self.loss_curve_ = curve if mean_loss.known else []
         return self
 
-    def _scores(self, features: Any) -> NDArray[np.float64]:
+    def _scores(self, features: Any) -> Array:
         scores = np.zeros(features.shape[0])
         for weight, estimator in zip(self.weights_, self.estimators_, strict=True):
             scores += weight * np.asarray(estimator.predict(features), dtype=np.float64)
@@ -261,7 +259,7 @@ def _read_skops(data: bytes) -> dict[str, Any]:
 class _MeanLoss:
     """The loss, as a mean over pair weights; NaN where it has no value."""
 
-    def __init__(self, loss: Loss, queries: Queries, table: NDArray[np.float64]) -> None:
+    def __init__(self, loss: Loss, queries: Queries, table: Array) -> None:
         self.value: Any = getattr(loss, "value", None)
         self.queries, self.table = queries, table
         self.whole = total_weight(queries, table)
@@ -277,7 +275,7 @@ class _MeanLoss:
         """The mean loss at these scores."""
         if not self.known:
             return float("nan")
-        return float(self.value(scores, self.queries, self.table)) / self.whole
+        return float(self.value(self.queries, scores, self.table)) / self.whole
 
 
 def _least_squares(gradient: Array, hessian: Array) -> tuple[Array, Array]:

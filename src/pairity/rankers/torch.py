@@ -8,10 +8,10 @@ from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from pairity._utils.json_codec import Entry, encode_array
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Features
 from pairity.data.queries import Queries, require_preferences
@@ -28,8 +28,6 @@ from pairity.rankers._torch_training import (
     own_randomness,
     predict,
 )
-
-Array = NDArray[np.float64]
 
 _OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 
@@ -160,7 +158,7 @@ class TorchRanker(PairRanker):
         self.random_state = random_state
 
     def fit_pairs(  # type: ignore[override]
-        self, queries: Queries, table: NDArray[np.float64], *, previous: Any = None
+        self, queries: Queries, table: Array, *, previous: Any = None
     ) -> Self:
         """Train on weighted pairs; see `pairity.rankers.base.Ranker`."""
         torch = import_engine("torch", "TorchRanker")
@@ -195,7 +193,7 @@ class TorchRanker(PairRanker):
         self._seed = seed
         return self
 
-    def _scores(self, features: Any) -> NDArray[np.float64]:
+    def _scores(self, features: Any) -> Array:
         torch = import_engine("torch", "TorchRanker")
         return predict(torch, self.module_, features, torch.device("cpu"))
 

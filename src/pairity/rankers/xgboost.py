@@ -12,6 +12,7 @@ from sklearn.base import clone
 from pairity._utils.allreduce import current
 from pairity._utils.json_codec import Entry, encode
 from pairity._utils.threads import at_most
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
@@ -92,7 +93,7 @@ class XGBoostRanker(BoosterRanker):
             given.random_state = copy.deepcopy(given.random_state)
         return type(self)(clone(given, safe=False), loss=clone(self.loss, safe=False))
 
-    def _scores(self, features: Any) -> NDArray[np.float64]:
+    def _scores(self, features: Any) -> Array:
         """Scores by the trees up to the best iteration."""
         xgb = import_engine("xgboost", "XGBoostRanker")
         data = xgb.DMatrix(readable(features), **self._reading)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import isfinite
 
 from pairity._utils.text import shorten
-from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Figure
+from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
 from pairity.reports.evidence import Candidate, Caution, Evidence
 
 MODEST_QUERIES = 50
@@ -83,7 +83,7 @@ def _few(evidence: Evidence, after: Candidate) -> Iterator[str]:
 def _small(after: Candidate) -> Iterator[str]:
     if after.audit is None:
         return
-    cells = [f for f in after.audit.figures if f.measure in ("preferred_above", "above")]
+    cells = [f for f in after.audit.estimates if f.measure in ("preferred_above", "above")]
     small = [f for f in cells if f.small]
     if small:
         named = "; ".join(
@@ -99,14 +99,14 @@ def _small(after: Candidate) -> Iterator[str]:
 
 
 def _uncertain(evidence: Evidence, after: Candidate) -> Iterator[str]:
-    figure = after.figure("violation", evidence.constraint)
-    if not isfinite(figure.low):
+    estimate = after.estimate("violation", evidence.constraint)
+    if not isfinite(estimate.low):
         yield "The disparity has no interval: how far it would differ on others is not known."
         return
-    told = f"{figure.value:.3f} ({_range(figure)}) on {figure.n_queries:,} held-out queries"
-    if figure.high - figure.low > WIDE:
+    told = f"{estimate.value:.3f} ({_range(estimate)}) on {estimate.n_queries:,} held-out queries"
+    if estimate.high - estimate.low > WIDE:
         yield f"The interval of the disparity is wide: {told}."
-    if figure.value < figure.low:
+    if estimate.value < estimate.low:
         yield (
             f"The disparity lies below its own interval: {told}. It is the largest of several "
             "gaps, and noise can only raise that; on so few queries it is mostly noise."
@@ -114,12 +114,12 @@ def _uncertain(evidence: Evidence, after: Candidate) -> Iterator[str]:
     limit = evidence.tolerance
     if limit is None:
         return
-    if min(figure.low, figure.value) > limit:
+    if min(estimate.low, estimate.value) > limit:
         yield (
             f"The tolerance of {limit:g} is not kept on held-out queries: the disparity is "
             f"{told}, its whole interval above it."
         )
-    elif figure.high > limit:
+    elif estimate.high > limit:
         yield (
             f"Whether the disparity is within the tolerance of {limit:g} on new queries cannot be "
             f"told from these: it is {told}."
@@ -129,10 +129,10 @@ def _uncertain(evidence: Evidence, after: Candidate) -> Iterator[str]:
 def _side_effects(evidence: Evidence, before: Candidate, after: Candidate) -> Iterator[str]:
     if before is after:
         return
-    for old in before.figures:
+    for old in before.estimates:
         if old.measure != "violation" or old.constraint == evidence.constraint:
             continue
-        new = after.figure("violation", old.constraint)
+        new = after.estimate("violation", old.constraint)
         if new.value > old.value + ROSE:
             yield (
                 f"Another disparity rose: {quote(str(old.constraint))}, from {old.value:.3f} "
@@ -195,5 +195,5 @@ def _always(evidence: Evidence, after: Candidate) -> Iterator[str]:
     )
 
 
-def _range(figure: Figure) -> str:
-    return f"{figure.low:.3f} to {figure.high:.3f}" if isfinite(figure.low) else "no interval"
+def _range(estimate: Estimate) -> str:
+    return f"{estimate.low:.3f} to {estimate.high:.3f}" if isfinite(estimate.low) else "no interval"

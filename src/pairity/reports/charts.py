@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pairity._utils.text import shorten
-from pairity.audits.estimates import Figure
+from pairity.audits.estimates import Estimate
 from pairity.exceptions import MissingExtraError
 from pairity.reports.evidence import Candidate, Evidence
 from pairity.reports.prose import number, told
@@ -89,7 +89,7 @@ def _frontier(evidence: Evidence) -> Any:
     styles = method_styles(evidence)
     rows: list[dict[str, Any]] = []
     for at, each in enumerate(evidence.candidates):
-        gap, auc = each.figure("violation", evidence.constraint), each.figure("auc")
+        gap, auc = each.estimate("violation", evidence.constraint), each.estimate("auc")
         colour, marker, _ = styles[each.method]
         rows.append(
             {
@@ -239,7 +239,7 @@ def _bars(evidence: Evidence) -> dict[str, list[float]]:
     return {"left": list(evidence.bins[:-1]), "right": list(evidence.bins[1:])}
 
 
-def _ends(name: str, figure: Figure) -> dict[str, float]:
+def _ends(name: str, figure: Estimate) -> dict[str, float]:
     here = isnan(figure.low)
     return {
         f"{name}_low": figure.value if here else figure.low,
@@ -249,8 +249,8 @@ def _ends(name: str, figure: Figure) -> dict[str, float]:
 
 def _place(evidence: Evidence, candidate: Candidate) -> dict[str, list[float | None]]:
     values = (
-        candidate.figure("violation", evidence.constraint).value,
-        candidate.figure("auc").value,
+        candidate.estimate("violation", evidence.constraint).value,
+        candidate.estimate("auc").value,
     )
     return {
         axis: [None if number(value) == "–" else value]

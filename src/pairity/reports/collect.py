@@ -43,8 +43,6 @@ _LEFT_OUT = (
     "average_precision", "awrf", "ndkl", "exposure_trec", "exposure_to_merit", "click_to_merit",
 )  # fmt: skip
 
-Array = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class Scored:
@@ -152,7 +150,7 @@ def gather(
                 name=name,
                 method=each.method or name,
                 needs_group=each.needs_group,
-                figures=_figures(result),
+                estimates=_estimates(result),
                 audit=_trimmed(result, label),
                 changes=() if name == first else observed.changes(each.scores),
                 weights=None if each.weights is None else _table(each.weights),
@@ -327,7 +325,7 @@ def of_audits(
         )
     titles = [each.name or f"ranker {at + 1}" for at, each in enumerate(held)]
     candidates = [
-        Candidate(name=name, method=name, figures=_figures(each), audit=_trimmed(each, label))
+        Candidate(name=name, method=name, estimates=_estimates(each), audit=_trimmed(each, label))
         for name, each in zip(titles, held, strict=True)
     ]
     made = Evidence(
@@ -384,14 +382,14 @@ def of_frontier(
             name=name,
             method=point.method,
             needs_group=point.needs_group,
-            figures=tuple(figures.values()),
+            estimates=tuple(estimates.values()),
             note=f"From a sweep, the mean of {len(point.runs)} seeds."
             if len(point.runs) > 1
             else "From a sweep.",
         )
         for point in frontier.points
         if (name := _point_name(frontier, point)) not in known
-        and (figures := point.test or point.validation)
+        and (estimates := point.test or point.validation)
     ]
 
 
@@ -434,7 +432,7 @@ def widest_gap(candidate: Candidate, label: str) -> tuple[str, ...]:
     """The two groups of the largest gap, the favoured one first."""
     result = candidate.audit
     gaps = (
-        [f for f in result.figures if f.measure == "gap" and f.constraint == label]
+        [f for f in result.estimates if f.measure == "gap" and f.constraint == label]
         if result
         else []
     )
@@ -463,21 +461,21 @@ def _constraints(chosen: Constraint) -> tuple[str, list[Any]]:
     return label, [*others, chosen]
 
 
-def _figures(result: Audit) -> tuple[Any, ...]:
-    overall = [result.figure("auc"), result.figure(f"ndcg@{max(result.k)}")]
-    return (*overall, *(f for f in result.figures if f.measure == "violation"))
+def _estimates(result: Audit) -> tuple[Any, ...]:
+    overall = [result.estimate("auc"), result.estimate(f"ndcg@{max(result.k)}")]
+    return (*overall, *(f for f in result.estimates if f.measure == "violation"))
 
 
 def _trimmed(result: Audit, label: str) -> Audit:
     """An audit without the figures that no report shows."""
     kept = tuple(
-        figure
-        for figure in result.figures
-        if figure.measure not in _LEFT_OUT
-        and not figure.measure.startswith("ndcg_within")
-        and not (figure.measure.startswith("gap") and figure.constraint != label)
+        estimate
+        for estimate in result.estimates
+        if estimate.measure not in _LEFT_OUT
+        and not estimate.measure.startswith("ndcg_within")
+        and not (estimate.measure.startswith("gap") and estimate.constraint != label)
     )
-    return replace(result, figures=kept)
+    return replace(result, estimates=kept)
 
 
 def _table(rows: Iterable[Any]) -> Table:
@@ -489,7 +487,7 @@ def _rounds(model: FairRanker) -> tuple[RoundSeen, ...]:
         RoundSeen(
             number=int(each.number),
             lambda_=tuple(float(value) for value in each.lambda_[_free(model)]),
-            worst=float(each.worst),
+            violation=float(each.violation),
             auc=float(each.auc),
         )
         for each in model.history_

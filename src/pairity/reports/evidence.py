@@ -16,7 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pairity._utils.validation import show
 from pairity.audits.audit import Audit
-from pairity.audits.estimates import NAN, Figure
+from pairity.audits.estimates import NAN, Estimate
 from pairity.exceptions import InputError
 
 FORMAT = "pairity evidence 1"
@@ -78,7 +78,7 @@ class Candidate:
     name: str
     method: str
     needs_group: bool = False
-    figures: tuple[Figure, ...] = ()
+    estimates: tuple[Estimate, ...] = ()
     audit: Audit | None = None
     changes: tuple[Change, ...] = ()
     weights: Table | None = None
@@ -89,12 +89,12 @@ class Candidate:
     note: str = ""
     cautions: tuple[Caution, ...] = ()
 
-    def figure(self, measure: str, constraint: str | None = None) -> Figure:
+    def estimate(self, measure: str, constraint: str | None = None) -> Estimate:
         """The figure of that measure; one without numbers where there is none."""
-        for found in self.figures:
+        for found in self.estimates:
             if found.measure == measure and found.constraint == constraint:
                 return found
-        return Figure(measure, constraint=constraint)
+        return Estimate(measure, constraint=constraint)
 
     def change(self, measure: str) -> Change | None:
         """The change of that figure against the first ranker, where it was measured."""
@@ -127,7 +127,7 @@ class RoundSeen:
 
     number: int
     lambda_: tuple[float, ...]
-    worst: float
+    violation: float
     auc: float
 
 

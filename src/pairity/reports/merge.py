@@ -32,7 +32,7 @@ def together(found: Mapping[str, Evidence]) -> Evidence:
         other = found[name]
         _require_alike(first, other, (names[0], name))
         theirs = other.candidates[other.before]
-        alike = repr(start.figures) == repr(theirs.figures)  # NaN is NaN here
+        alike = repr(start.estimates) == repr(theirs.estimates)  # NaN is NaN here
         alike &= [each.name for each in queries] == [each.name for each in other.queries]
         merged = [_merged(*pair) for pair in zip(queries, other.queries, strict=alike)]
         if alike:

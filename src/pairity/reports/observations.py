@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.audits.estimates import (
     NAN,
-    Estimate,
     Measure,
+    Statistics,
     Support,
     means,
     resampled_weights,
@@ -31,8 +31,6 @@ SHOWN_QUERIES = 20
 BINS = tuple(float(edge) for edge in np.round(np.linspace(-1.0, 1.0, 22), 10))
 _AT_ONCE = 64  # queries whose violations are computed together
 
-Array = NDArray[np.float64]
-
 
 class Observed:
     """What is measured of every ranker alike, against the first."""
@@ -46,15 +44,15 @@ class Observed:
         self.random_state = random_state
         self.support = Support(queries)
         self.pairwise = isinstance(constraint, PairwiseConstraint)
-        delta = constraint.violation(queries, first)
+        delta = constraint.delta(queries, first)
         self.contrasts = Contrasts.of(delta)
         gaps = self.contrasts.gaps(delta)
         self.widest = int(np.abs(gaps).argmax()) if len(gaps) else -1
         self.sign = -1.0 if self.widest >= 0 and gaps[self.widest] < 0 else 1.0
-        self.estimates = self._estimates(first)
+        self.statistics = self._estimates(first)
 
-    def _estimates(self, scores: Array) -> tuple[Estimate, Estimate]:
-        right = cell_sums(scores, self.queries).sum(axis=(1, 2))
+    def _estimates(self, scores: Array) -> tuple[Statistics, Statistics]:
+        right = cell_sums(self.queries, scores).sum(axis=(1, 2))
         auc = ratio(right, cell_counts(self.queries).sum(axis=(1, 2)))
         return (
             violation(self.constraint, self.label, self.queries, scores, self.support),
@@ -65,7 +63,7 @@ class Observed:
         """Of violation and AUC, with intervals from resampling both rankers' queries alike."""
         ours = self._estimates(scores)
         found = []
-        for name, mine, theirs in zip(("violation", "auc"), ours, self.estimates, strict=True):
+        for name, mine, theirs in zip(("violation", "auc"), ours, self.statistics, strict=True):
             change = Change(name, float(mine.values[0] - theirs.values[0]))
             if mine.resample is not None and theirs.resample is not None and self.n_resamples:
                 draws = resampled_weights(

@@ -8,7 +8,7 @@ from typing import Any
 
 from pairity._utils.html import Html, join, named, table, tag
 from pairity.audits.audit import Audit
-from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Figure
+from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
 from pairity.reports.charts import COLOURS, MOST_LINES, SHAPES, method_styles
 from pairity.reports.evidence import Candidate, Evidence, ShownQuery
 from pairity.reports.prose import (
@@ -103,7 +103,7 @@ def _tile(
     scale: str,
 ) -> Html:  # fmt: skip
     before = evidence.candidates[evidence.before]
-    old, new = (each.figure(measure, constraint) for each in (before, candidate))
+    old, new = (each.estimate(measure, constraint) for each in (before, candidate))
     lines = [tag("p", title, cls="tile-title")]
     if candidate is before:
         lines.append(tag("p", tag("b", number(old.value)), cls="tile-value"))
@@ -172,18 +172,20 @@ def _heat(evidence: Evidence, candidate: Candidate, measure: str, title: str) ->
 
 
 def _cell(result: Audit, measure: str, group: str, other: str, even: float) -> Html:
-    figure = result.figure(measure, group=group, other=other)
-    if isnan(figure.value):
+    estimate = result.estimate(measure, group=group, other=other)
+    if isnan(estimate.value):
         return tag("td", "no pairs", cls="none")
-    step = max(-5, min(5, round((figure.value - even) / 0.05)))
-    few = tag("span", "✻ few", cls="few") if figure.small else ""
+    step = max(-5, min(5, round((estimate.value - even) / 0.05)))
+    few = tag("span", "✻ few", cls="few") if estimate.small else ""
     return tag(
         "td",
-        tag("span", number(figure.value), cls="value"),
-        tag("span", f"{interval(figure)}", cls="range") if interval(figure) else "",
-        tag("span", f"{count(figure.n_pairs or 0, 'pair')}, {count(figure.n_queries, 'query')}"),
+        tag("span", number(estimate.value), cls="value"),
+        tag("span", f"{interval(estimate)}", cls="range") if interval(estimate) else "",
+        tag(
+            "span", f"{count(estimate.n_pairs or 0, 'pair')}, {count(estimate.n_queries, 'query')}"
+        ),
         few,
-        cls=f"h{step}".replace("-", "m") + (" small" if figure.small else ""),
+        cls=f"h{step}".replace("-", "m") + (" small" if estimate.small else ""),
     )
 
 
@@ -206,7 +208,7 @@ def choice_table(evidence: Evidence) -> Html:
     """Every ranker with its figures; choosing one changes all panels."""
     styles = method_styles(evidence)
     names = dict.fromkeys(
-        f.constraint for each in evidence.candidates for f in each.figures if f.constraint
+        f.constraint for each in evidence.candidates for f in each.estimates if f.constraint
     )
     shown = [evidence.constraint, *(name for name in names if name != evidence.constraint)]
     header: list[Any] = ["ranker", "accuracy (AUC)", "NDCG"]
@@ -222,10 +224,10 @@ def choice_table(evidence: Evidence) -> Html:
         label = tag("label", mark, " ", named(each.name, 48), for_=f"point-{at}")
         role = " (before)" if at == evidence.before else ""
         reads = tag("span", " reads groups", cls="muted") if each.needs_group else ""
-        useful = next((f for f in each.figures if f.measure.startswith("ndcg")), Figure("ndcg"))
-        figures = [each.figure("auc"), useful]
-        figures += [each.figure("violation", name) for name in shown]
-        rows.append([join((radio, label, role, reads)), *map(_in_cell, figures)])
+        useful = next((f for f in each.estimates if f.measure.startswith("ndcg")), Estimate("ndcg"))
+        estimates = [each.estimate("auc"), useful]
+        estimates += [each.estimate("violation", name) for name in shown]
+        rows.append([join((radio, label, role, reads)), *map(_in_cell, estimates)])
     made = table(header, rows, caption="Every ranker", cls="choice")
     return join(
         (
@@ -235,8 +237,8 @@ def choice_table(evidence: Evidence) -> Html:
     )
 
 
-def _in_cell(figure: Figure) -> Html:
-    return join((number(figure.value), tag("span", interval(figure), cls="range")))
+def _in_cell(estimate: Estimate) -> Html:
+    return join((number(estimate.value), tag("span", interval(estimate), cls="range")))
 
 
 def chooser(evidence: Evidence) -> Html:
@@ -375,8 +377,8 @@ def exposure_panel(evidence: Evidence, candidate: Candidate) -> Html:
         name = evidence.groups[at]
         row: list[Any] = [group_name(evidence, at)]
         for measure in wanted.values():
-            figures = [each.figure(measure, group=name) for each in (one, two)]
-            row += [_in_cell(f) for f in figures[: 1 if measure == "population_share" else 2]]
+            estimates = [each.estimate(measure, group=name) for each in (one, two)]
+            row += [_in_cell(f) for f in estimates[: 1 if measure == "population_share" else 2]]
         rows.append(row)
     made = table(
         header, rows,
@@ -418,7 +420,8 @@ def rounds_table(evidence: Evidence) -> Html:
     if not evidence.rounds:
         return tag("p", "No rounds were recorded.", cls="muted")
     rows = [
-        [each.number, number(each.worst, 4), number(each.auc, 4)] for each in evidence.rounds[:200]
+        [each.number, number(each.violation, 4), number(each.auc, 4)]
+        for each in evidence.rounds[:200]
     ]
     return table(
         ["retraining", "violation", "AUC"], rows,

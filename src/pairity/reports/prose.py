@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite, isnan
 
 from pairity._utils.html import Html, join, tag
-from pairity.audits.estimates import Figure
+from pairity.audits.estimates import Estimate
 from pairity.reports.caveats import quote
 from pairity.reports.evidence import Candidate, Change, Evidence
 
@@ -41,20 +41,20 @@ def signed(value: float) -> str:
     return f"+{text}" if value > 0 and text != "0.000" else text
 
 
-def interval(figure: Figure | Change) -> str:
+def interval(estimate: Estimate | Change) -> str:
     """The interval in words, or nothing."""
-    if not isfinite(figure.low):
+    if not isfinite(estimate.low):
         return ""
-    return f"{number(figure.low)} to {number(figure.high)}"
+    return f"{number(estimate.low)} to {number(estimate.high)}"
 
 
-def told(figure: Figure, confidence: float | None = None) -> str:
+def told(estimate: Estimate, confidence: float | None = None) -> str:
     """A figure with its interval."""
-    found = interval(figure)
+    found = interval(estimate)
     if not found:
-        return f"{number(figure.value)} (no interval)"
+        return f"{number(estimate.value)} (no interval)"
     of = "" if confidence is None else f"{100 * confidence:g}\u00a0% interval "
-    return f"{number(figure.value)} ({of}{found})"
+    return f"{number(estimate.value)} ({of}{found})"
 
 
 def count(n: int, what: str) -> str:
@@ -85,8 +85,8 @@ def what_is_measured(evidence: Evidence) -> str:
 def answer(evidence: Evidence, after: Candidate) -> tuple[Html, str]:
     """Two sentences: what changed and at what cost, and how sure that is."""
     before = evidence.candidates[evidence.before]
-    old, new = (each.figure("violation", evidence.constraint) for each in (before, after))
-    useful, left = (each.figure("auc") for each in (before, after))
+    old, new = (each.estimate("violation", evidence.constraint) for each in (before, after))
+    useful, left = (each.estimate("auc") for each in (before, after))
     result = after.audit or before.audit
     on = f"On {count(evidence.n_queries, 'held-out query')}"
     if result is not None:
@@ -114,12 +114,12 @@ def answer(evidence: Evidence, after: Candidate) -> tuple[Html, str]:
     return join(parts), _certain(evidence, after)
 
 
-def _bold(figure: Figure, confidence: float | None = None) -> tuple[Html, str]:
-    value, rest = told(figure, confidence).split(" ", 1)
+def _bold(estimate: Estimate, confidence: float | None = None) -> tuple[Html, str]:
+    value, rest = told(estimate, confidence).split(" ", 1)
     return tag("b", value), f" {rest}"
 
 
-def _went(change: Change | None, old: Figure, new: Figure) -> str:
+def _went(change: Change | None, old: Estimate, new: Estimate) -> str:
     value = change.value if change is not None else new.value - old.value
     if isnan(value) or number(old.value) == number(new.value):
         return "went"
@@ -129,7 +129,7 @@ def _went(change: Change | None, old: Figure, new: Figure) -> str:
 def _certain(evidence: Evidence, after: Candidate) -> str:
     """How sure the first sentence is."""
     before = evidence.candidates[evidence.before]
-    old, new = (each.figure("violation", evidence.constraint) for each in (before, after))
+    old, new = (each.estimate("violation", evidence.constraint) for each in (before, after))
     change, cost = after.change("violation"), after.change("auc")
     if change is None or not isfinite(change.low):
         if after is before or not isfinite(old.low) or not isfinite(new.low):
@@ -159,13 +159,13 @@ def _sure(share: float) -> str:
     return "not certain"
 
 
-def _tolerance(evidence: Evidence, figure: Figure) -> str:
+def _tolerance(evidence: Evidence, estimate: Estimate) -> str:
     limit = evidence.tolerance
-    if limit is None or not isfinite(figure.low):
+    if limit is None or not isfinite(estimate.low):
         return ""
-    if figure.high <= limit:
+    if estimate.high <= limit:
         return f"; the disparity is within the tolerance of {limit:g}, with its whole interval"
-    if min(figure.low, figure.value) > limit:
+    if min(estimate.low, estimate.value) > limit:
         return f"; the disparity is above the tolerance of {limit:g}, with its whole interval"
     return f"; whether it is within the tolerance of {limit:g} on new queries is not settled"
 
@@ -187,10 +187,10 @@ def meaning(evidence: Evidence, candidate: Candidate) -> str:
     if label not in cells:
         return ""
     measure, here, there = cells[label]
-    high, low = (result.figure(measure, group=g, other=o) for g, o in (here, there))
+    high, low = (result.estimate(measure, group=g, other=o) for g, o in (here, there))
     gaps = [
         abs(found.value)
-        for found in result.figures
+        for found in result.estimates
         if found.measure == "gap" and {found.group, found.other} == {first, second}
     ]
     if not gaps or not abs(abs(high.value - low.value) - gaps[0]) <= 1e-6:

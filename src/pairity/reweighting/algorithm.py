@@ -15,16 +15,16 @@ from functools import lru_cache, partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import clone
 
+from pairity._utils.typing import Array
 from pairity.constraints.pairwise import (
     Constraint,
     Contrasts,
     PairwiseConstraint,
+    largest_gap,
     spread,
-    worst_gap,
 )
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
@@ -34,7 +34,6 @@ from pairity.reweighting.interleaving import DualAscent
 from pairity.reweighting.solvers import Foresight, Solver, settle
 
 PairOrders = Literal["preference", "both"]
-Array = NDArray[np.float64]
 
 _RESPONSE_ITEMS = 12_000  # items on which the response is estimated
 _RESPONSE_STEP = 0.5  # exponents to either side
@@ -68,16 +67,16 @@ class Round:
     ----------
     number : int, 0 for the plain ranker
     lambda_ : array of shape (n_groups, n_groups) or (n_groups,)
-    violation : array of the same shape, Δ on the queries it is measured on
-    worst : float, the largest gap between compared entries of Δ
+    delta : array of the same shape, Δ on the queries it is measured on
+    violation : float, the largest gap between compared entries of Δ
     auc : float, on the same queries
     seconds : float, for training and measuring
     """
 
     number: int
     lambda_: Array
-    violation: Array
-    worst: float
+    delta: Array
+    violation: float
     auc: float
     seconds: float
 
@@ -195,7 +194,7 @@ def foresight(
     """
     part = queries.thinned(max(1, queries.n_items // _RESPONSE_ITEMS))
     scores = part.each(partial(scores_of, model))
-    now = constraint.violation(part, scores)
+    now = constraint.delta(part, scores)
     entries = np.flatnonzero(np.isfinite(now))
     table = weigher.table(lambda_)
     units = np.zeros((len(entries), *lambda_.shape))
@@ -216,7 +215,7 @@ def foresight(
     def foreseen(change: Array) -> Array:
         shares = np.array([share(at, value) for at, value in enumerate(change.flat[entries])])
         moved = part.each(partial(_moved, shares), scores, moves)
-        return np.nan_to_num(constraint.violation(part, moved) - now)
+        return np.nan_to_num(constraint.delta(part, moved) - now)
 
     return foreseen
 
@@ -269,7 +268,7 @@ def reweight(
     A KeyboardInterrupt after the first round ends the loop with the best round so far.
     """
     target = queries if measured_on is None else measured_on
-    unranked = constraint.violation(target, target.each(all_equal))
+    unranked = constraint.delta(target, target.each(all_equal))
     if not len(Contrasts.of(unranked).first):
         raise ConstraintError(
             f"{constraint!r} compares nothing in the {target.n_queries} queries it is measured on. "
@@ -306,16 +305,16 @@ def reweight(
                 if checkpoint is not None:
                     checkpoint.keep(*kept)
             ended, model = kept
-            lambda_, violation = ended.lambda_, ended.violation
-            _require_same_entries(constraint, violation, unranked)
+            lambda_, delta = ended.lambda_, ended.delta
+            _require_same_entries(constraint, delta, unranked)
             rounds.append(ended)
-            if best is None or ended.worst < best[0].worst:
+            if best is None or ended.violation < best[0].violation:
                 best = (ended, model)
             if on_round is not None:
                 on_round(ended)
             if number == max_rounds:
                 break
-            if ended.worst <= tolerance:
+            if ended.violation <= tolerance:
                 outcome = Outcome.WITHIN_TOLERANCE
                 break
             if interleaved:
@@ -326,7 +325,7 @@ def reweight(
             foresee = None
             if hasattr(model, "response"):
                 foresee = partial(foresight, model, queries, constraint, weigher, lambda_)
-            following, state = solver.step(lambda_, violation, state, foresee)
+            following, state = solver.step(lambda_, delta, state, foresee)
             if following is not None:  # farther out, the weights no longer change
                 following = settle(following, weigher.scale)
             if following is None or np.array_equal(following, lambda_):
@@ -341,7 +340,7 @@ def reweight(
         error.add_note(f"In round {number} of at most {max_rounds}; 0 is the plain ranker.")
         raise
     assert best is not None  # noqa: S101 - round 0 has ended
-    if max_rounds and best[0].worst <= tolerance:
+    if max_rounds and best[0].violation <= tolerance:
         outcome = Outcome.WITHIN_TOLERANCE
     return Solution(tuple(rounds), best[0], best[1], weigher.table(best[0].lambda_), outcome)
 
@@ -355,14 +354,14 @@ def _measured(
     began: float,
 ) -> Round:
     """What has just been trained, measured."""
-    violation = constraint.violation(target, scores)
-    auc = mean_auc(scores, target)
+    delta = constraint.delta(target, scores)
+    auc = mean_auc(target, scores)
     seconds = time.perf_counter() - began
-    return Round(number, lambda_, violation, worst_gap(violation), auc, seconds)
+    return Round(number, lambda_, delta, largest_gap(delta), auc, seconds)
 
 
-def _require_same_entries(constraint: Constraint, violation: Array, unranked: Array) -> None:
-    if not np.isfinite(violation[np.isfinite(unranked)]).all():
+def _require_same_entries(constraint: Constraint, delta: Array, unranked: Array) -> None:
+    if not np.isfinite(delta[np.isfinite(unranked)]).all():
         raise ConstraintError(
             f"{constraint!r} compares other entries of these scores than of equal scores. "
             "Return NaN only where the data, whatever the scores, have nothing to compare."

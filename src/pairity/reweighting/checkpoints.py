@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity._utils.files import whole
 from pairity._utils.json_codec import Entry, encode_array, encode_number
 from pairity._utils.model_folder import read_model
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.exceptions import InputError
 from pairity.rankers.adapters import ranker_class
@@ -32,8 +32,8 @@ def describe_round(ended: Round) -> dict[str, Any]:
     return {
         "number": int(ended.number),
         "lambda": encode_array(ended.lambda_),
-        "violation": encode_array(ended.violation),
-        "worst": encode_number(ended.worst),
+        "violation": encode_array(ended.delta),
+        "worst": encode_number(ended.violation),
         "auc": encode_number(ended.auc),
         "seconds": encode_number(ended.seconds),
     }
@@ -45,8 +45,8 @@ def read_round(entry: Entry, k: int) -> Round:
     return Round(
         number=entry.whole("number"),
         lambda_=entry.array("lambda", shapes),
-        violation=entry.array("violation", shapes),
-        worst=entry.number("worst"),
+        delta=entry.array("violation", shapes),
+        violation=entry.number("worst"),
         auc=entry.number("auc"),
         seconds=entry.number("seconds"),
     )
@@ -95,7 +95,7 @@ class Checkpoint:
                 "checkpoint. Give a folder of its own."
             )
 
-    def ended(self, number: int, lambda_: NDArray[np.float64] | None) -> tuple[Round, Any] | None:
+    def ended(self, number: int, lambda_: Array | None) -> tuple[Round, Any] | None:
         """A round that ended before, and its ranker.
 
         `lambda_` is what it would be trained with now, where that is settled beforehand.

@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity._utils.files import require_place, whole
+from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, MissingExtraError
 from pairity.pairs.cells import iter_weighted_pairs
 from pairity.reweighting.weights import PairWeights
 
 Rows = NDArray[np.int64]
-Blocks = Iterator[tuple[Rows, Rows, NDArray[np.float64]]]
+Blocks = Iterator[tuple[Rows, Rows, Array]]
 
 _FORMATS = {".parquet": "parquet", ".pairs": "catboost", ".tsv": "catboost"}
 
@@ -107,7 +108,7 @@ def _writer(path: Path, chosen: str | None) -> Callable[..., None]:
     return _write_parquet if chosen == "parquet" else _write_catboost
 
 
-def _table(queries: Queries, weights: PairWeights) -> NDArray[np.float64]:
+def _table(queries: Queries, weights: PairWeights) -> Array:
     """The weight table in the order of the queries' groups."""
     for name in queries.groups:
         if name not in weights.groups:

@@ -10,13 +10,13 @@ from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from pairity._utils.html import Html, join, tag
 from pairity._utils.json_codec import Entry, require_stored
 from pairity._utils.progress import Progress
+from pairity._utils.typing import Array
 from pairity._utils.validation import is_real
 from pairity.constraints.pairwise import Constraint, as_constraint
 from pairity.data.columns import feature_types
@@ -285,7 +285,7 @@ class FairRanker(RankingEstimator):
         self.outcome_ = solution.outcome
         self.pair_weights_ = PairWeights(solution.table, queries.groups)
         self.lambda_ = solution.best.lambda_
-        self.violation_ = solution.best.worst
+        self.violation_ = solution.best.violation
         self.history_ = solution.rounds
         self.groups_ = queries.groups
         self._warn(solution, constraint, train if measured_on is None else measured_on)
@@ -309,7 +309,7 @@ class FairRanker(RankingEstimator):
             "validation": measured,
         }
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
+    def predict(self, X: Any) -> Array:
         """Scores of shape (n_items,), in the order of the rows; no group is needed.
 
         Of a Dask collection they are a lazy Dask array, computed partition by partition.
@@ -589,11 +589,11 @@ class FairRanker(RankingEstimator):
         if solution.outcome in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
             return
         first, best, last = solution.rounds[0], solution.best, solution.rounds[-1]
-        plain = f"{first.worst:.5g} for the plain ranker, " if first.number == 0 else ""
+        plain = f"{first.violation:.5g} for the plain ranker, " if first.number == 0 else ""
         warnings.warn(
             f"{solution.outcome} Violation of {constraint!r} on {measured.n_queries} queries: "
-            f"{plain}{best.worst:.5g} in round {best.number} of {last.number}, against a tolerance "
-            f"of {self.tolerance:g}."
+            f"{plain}{best.violation:.5g} in round {best.number} of {last.number}, against a "
+            f"tolerance of {self.tolerance:g}."
             f"{_at_their_limits(self.pair_weights_)}",
             TargetNotReachedWarning,
             stacklevel=4,
@@ -626,7 +626,7 @@ def _kind(test: Any, validation: Any) -> str:
 def _warn_memorised(best: Round) -> None:
     warnings.warn(
         f"The ranker puts {best.auc:.1%} of the training pairs in the right order: it knows them "
-        f"by heart, so that its violation there ({best.worst:.4f}) says little about other "
+        f"by heart, so that its violation there ({best.violation:.4f}) says little about other "
         "queries. Measure on queries it has not seen, with validation=0.2, or use a ranker that "
         "fits less closely.",
         MemorisedWarning,
@@ -649,4 +649,4 @@ def _at_their_limits(weights: PairWeights) -> str:
 
 
 def _note(ended: Round) -> str:
-    return f"violation {ended.worst:.4f}, AUC {ended.auc:.4f}"
+    return f"violation {ended.violation:.4f}, AUC {ended.auc:.4f}"

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.constraints.pairwise import Constraint, Contrasts
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.reweighting.solvers import settle
-
-Array = NDArray[np.float64]
 
 
 class DualAscent:
@@ -88,7 +86,7 @@ class DualAscent:
         if n_trees >= self.held_from * n_total:
             self._hold()
         elif n_trees and n_trees % min(self.every, max(1, n_total // 20)) == 0:
-            self._move(self.constraint.violation(self.measured_on, scores()))
+            self._move(self.constraint.delta(self.measured_on, scores()))
         return self.weigh(self.lambda_)
 
     def _move(self, violation: Array) -> None:

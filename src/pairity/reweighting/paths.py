@@ -16,19 +16,18 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from pairity._utils.text import make_frame, render_table, shorten
+from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.constraints.pairwise import Constraint, worst_gap
+from pairity.constraints.pairwise import Constraint, largest_gap
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, MissingExtraError, PairityError, TrainingError
 from pairity.pairs.cells import mean_auc
 from pairity.rankers.base import Ranker
 from pairity.reweighting.algorithm import all_equal, make_weigher, scores_of
 
-Array = NDArray[np.float64]
 Along = Literal["lambda", "tolerance"]
 
 _CLOSE = 0.05  # of a tolerance: a violation within it and no further below is near enough
@@ -157,8 +156,8 @@ class Path:
         header = [_COLUMNS[self.along], "AUC", "fairness", "violation", "seconds"]
         rows = []
         for point in self.points:
-            figures = [f"{v:.4f}" for v in (point.auc, point.fairness, point.violation)]
-            rows.append([f"{point.value:.4g}", *figures, f"{point.seconds:.2f}"])
+            estimates = [f"{v:.4f}" for v in (point.auc, point.fairness, point.violation)]
+            rows.append([f"{point.value:.4g}", *estimates, f"{point.seconds:.2f}"])
         if self.along == "tolerance":
             header = [*header, "x", ""]
             for row, point in zip(rows, self.points, strict=True):
@@ -291,13 +290,15 @@ def tolerance_path(
     for tolerance in asked:
         within = [x for x in found if violation(x) <= tolerance]
         at = found[min(within) if within else min(found, key=violation)]
-        figures = (at.violation, at.auc) if test is None else _figures(at.model, constraint, test)
+        estimates = (
+            (at.violation, at.auc) if test is None else _estimates(at.model, constraint, test)
+        )
         points.append(
             replace(
                 at,
                 value=tolerance,
-                violation=figures[0],
-                auc=figures[1],
+                violation=estimates[0],
+                auc=estimates[1],
                 reached=bool(within),
                 model=at.model if keep_models else None,
             )
@@ -342,7 +343,7 @@ class _Trainer:
         cls, queries: Queries, ranker: Ranker, constraint: Constraint, lambda_: Array,
         previous: Any, *, pairs: str, weighting: str, fit_params: Mapping[str, Any] | None,
     ) -> _Trainer:  # fmt: skip
-        shape = constraint.violation(queries, queries.each(all_equal)).shape
+        shape = constraint.delta(queries, queries.each(all_equal)).shape
         lambda_ = np.asarray(lambda_, dtype=np.float64)
         if lambda_.shape != shape:
             raise InputError(
@@ -370,17 +371,17 @@ class _Trainer:
                 f"{type(fresh).__name__} failed with the weights of x = {x:g} times λ*: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        violation, auc = _figures(fresh, self.constraint, target)
+        violation, auc = _estimates(fresh, self.constraint, target)
         self.models[x] = fresh
         seconds = time.perf_counter() - began
         kept = fresh if keep else None
         return PathPoint(x, x, lambda_, violation, auc, seconds, model=kept)
 
 
-def _figures(model: Any, constraint: Constraint, queries: Queries) -> tuple[float, float]:
+def _estimates(model: Any, constraint: Constraint, queries: Queries) -> tuple[float, float]:
     """Violation and AUC."""
     scores = queries.each(partial(scores_of, model))
-    return worst_gap(constraint.violation(queries, scores)), mean_auc(scores, queries)
+    return largest_gap(constraint.delta(queries, scores)), mean_auc(queries, scores)
 
 
 def _path(

@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.constraints.pairwise import Contrasts
 from pairity.exceptions import InputError
 
-Array = NDArray[np.float64]
 Foresight = Callable[[Array], Array]  # a change of λ to the change of Δ it is thought to bring
 
 FARTHEST = 12.0  # exp(12): a weight ratio of 160,000; farther out nothing changes any more

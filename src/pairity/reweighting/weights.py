@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 
 from pairity._utils.html import notebook, table, tag
 from pairity._utils.text import make_frame, render_table, short_names
+from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
 from pairity.exceptions import InputError
 
@@ -41,7 +42,7 @@ class PairWeights:
     m                  0.500  1.000
     """
 
-    table: NDArray[np.float64]
+    table: Array
     groups: tuple[str, ...]
 
     def __post_init__(self) -> None:

@@ -10,11 +10,9 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.exceptions import ContractError, InputError
-
-Array = NDArray[np.float64]
 
 RTOL = 1e-4
 INTERRUPTIONS = (0.0, 0.3, 0.6, 0.9)  # of the calls in a fit

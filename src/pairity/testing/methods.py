@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
+from pairity._utils.typing import Array
 from pairity.baselines.methods import Method, Rankings, Scorer, as_method
 from pairity.comparisons.runs import Copies
 from pairity.data.queries import Queries
@@ -21,7 +22,6 @@ from pairity.exceptions import ContractError, PairityWarning
 from pairity.testing.contracts import (
     INTERRUPTIONS,
     RTOL,
-    Array,
     Calls,
     each_but,
     mixed_lists,

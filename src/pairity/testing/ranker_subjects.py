@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import ContractError
-from pairity.testing.contracts import Array
 
 Plain = Callable[[Queries], Any]
 

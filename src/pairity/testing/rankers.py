@@ -204,7 +204,7 @@ def _property(name: str) -> Callable[[Callable[[RankerSubject], None]], Callable
 def check_learns(subject: RankerSubject) -> None:
     """Items with higher labels get higher scores."""
     queries = subject.queries(mixed_lists())
-    auc = mean_auc(subject.scores(queries), queries)
+    auc = mean_auc(queries, subject.scores(queries))
     if not auc >= _LEAST_AUC:
         subject.fail(
             f"the AUC is {auc:.3f} on the {queries.n_queries} queries it was trained on, where "
@@ -251,7 +251,7 @@ def check_weights_matter(subject: RankerSubject) -> None:
     queries = subject.queries(in_cells())
     cell = np.nonzero(cell_table(queries, 0.0, ab=1.0))
     heavy, light = (
-        cell_means(subject.scores(queries, table), queries)[cell].item()
+        cell_means(queries, subject.scores(queries, table))[cell].item()
         for table in (cell_table(queries, ab=9.0), cell_table(queries, ba=9.0))
     )
     if not heavy - light >= _LEAST_PULL:

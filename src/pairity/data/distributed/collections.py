@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.data.distributed.clients import Placed, is_dask
 from pairity.data.distributed.queries import DaskQueries
 from pairity.data.parquet_features import ParquetFeatures
@@ -120,11 +120,11 @@ def _scores_of_frame(X: Any, model: Any) -> Any:
     return pd.Series(_scores_of_block(X, model), index=X.index, name="score")
 
 
-def _scores_of_queries(model: Any, queries: Queries) -> NDArray[np.float64]:
+def _scores_of_queries(model: Any, queries: Queries) -> Array:
     return _scores_of_block(queries.X, model)
 
 
-def _scores_of_block(X: Any, model: Any) -> NDArray[np.float64]:
+def _scores_of_block(X: Any, model: Any) -> Array:
     if not len(X):
         return np.empty(0)
     return np.asarray(model.predict(X), dtype=np.float64)

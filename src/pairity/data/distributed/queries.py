@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairity._utils.threads import having
+from pairity._utils.typing import Array
 from pairity.data.distributed.clients import (
     Placed,
     is_dask,
@@ -152,7 +153,7 @@ class DaskQueries:
 
     # --- what the outer loop asks for ------------------------------------------------------------
 
-    def total(self, function: Callable[..., ArrayLike], *columns: Any) -> NDArray[np.float64]:
+    def total(self, function: Callable[..., ArrayLike], *columns: Any) -> Array:
         """What a function of queries and columns returns, added up over the workers."""
         with while_connected(self.client):
             parts = self.client.gather(self._submit(function, columns))

@@ -4,6 +4,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.pairs.kernels.long_lists.boxes import place_items, plan
 from pairity.pairs.kernels.long_lists.sweeps import sweep, sweep_product
 from pairity.pairs.kernels.long_lists.tables import LOSS_TIME, PAIR_TIME, PRODUCT_TIME
@@ -12,15 +13,15 @@ from pairity.pairs.kernels.long_lists.visits import direct, direct_product
 
 @njit(cache=True, nogil=True)
 def logistic_long(
-    scores: NDArray[np.float64],
+    scores: Array,
     start: NDArray[np.int32],
     codes: NDArray[np.int32],
-    table: NDArray[np.float64],
-    item_weight: NDArray[np.float64],
+    table: Array,
+    item_weight: Array,
     with_loss: bool,
-    gradient: NDArray[np.float64],
-    hessian: NDArray[np.float64],
-    cells: NDArray[np.float64],
+    gradient: Array,
+    hessian: Array,
+    cells: Array,
 ) -> float:
     r"""Sum the pairwise logistic loss of one list, its derivatives, and t over each cell.
 
@@ -94,13 +95,13 @@ def logistic_long(
 
 @njit(cache=True, nogil=True)
 def hessian_product_long(
-    scores: NDArray[np.float64],
+    scores: Array,
     start: NDArray[np.int32],
     codes: NDArray[np.int32],
-    table: NDArray[np.float64],
-    item_weight: NDArray[np.float64],
-    vector: NDArray[np.float64],
-    out: NDArray[np.float64],
+    table: Array,
+    item_weight: Array,
+    vector: Array,
+    out: Array,
 ) -> None:
     r"""Multiply the Hessian of the loss, in the scores, by a vector.
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 from numpy.polynomial import chebyshev
-from numpy.typing import NDArray
+
+from pairity._utils.typing import Array
 
 WIDTH = 2.0  # of a box; a power of two, so that places in a box are exact
 TERMS = 18  # coefficients of a polynomial in a box
@@ -23,14 +24,14 @@ NEAR_TIME = 900.0  # a box and group which a chunk uses, in both sweeps
 FAR_TIME = 50.0  # any other box and group, in both sweeps
 
 
-def _to_coefficients(n: int) -> NDArray[np.float64]:
+def _to_coefficients(n: int) -> Array:
     """Matrix from values at n Chebyshev points to Chebyshev coefficients."""
     matrix = chebyshev.chebvander(chebyshev.chebpts1(n), n - 1).T * (2.0 / n)
     matrix[0] /= 2.0
     return np.asarray(matrix)
 
 
-def _to_powers(n: int) -> NDArray[np.float64]:
+def _to_powers(n: int) -> Array:
     """Matrix from n Chebyshev coefficients to those of 1, x, x^2, ..."""
     matrix = np.zeros((n, n))
     for k in range(n):
@@ -38,13 +39,13 @@ def _to_powers(n: int) -> NDArray[np.float64]:
     return matrix
 
 
-def _expand(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _expand(values: Array) -> Array:
     """Power coefficients, along the last axis, of functions given at Chebyshev points."""
     n = values.shape[-1]
     return np.asarray((values @ _to_coefficients(n).T) @ _to_powers(n).T)
 
 
-def _translations() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _translations() -> tuple[Array, Array]:
     """Matrices from a box's moments to psi nearby, and rows from them to the loss at x = 0."""
     distance = WIDTH * np.arange(NEAR + 1)[:, None]  # of the source, which lies below
     y = chebyshev.chebpts1(TERMS)
@@ -63,19 +64,19 @@ def _translations() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return psi, loss
 
 
-def _exponentials() -> NDArray[np.float64]:
+def _exponentials() -> Array:
     """Power coefficients of e^(-q x) for q = 1, 2, ..."""
     q = np.arange(1.0, DECAYS + 1.0)[:, None]
     return _expand(np.exp(-q * chebyshev.chebpts1(TERMS)))
 
 
-def _next_power() -> NDArray[np.float64]:
+def _next_power() -> Array:
     """Coefficients of the polynomial with TERMS terms that is closest to x^TERMS on [-1, 1]."""
     last = chebyshev.cheb2poly(np.eye(TERMS + 1)[TERMS])
     return np.asarray(-last[:TERMS] / last[TERMS])
 
 
-def _log_series() -> NDArray[np.float64]:
+def _log_series() -> Array:
     """Coefficients in v^2 of log(1 + z) / v, where v = z / (2 + z) and 0 <= z <= 1."""
     points = chebyshev.chebpts1(10)
     v = np.sqrt((points + 1.0) / 18.0)
