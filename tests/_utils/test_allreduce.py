@@ -6,7 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from pairity._utils.allreduce import Peers, add_up, current, training_with
+from pairity._utils.allreduce import Peers, current_peers, sum_over_peers, training_with
 from pairity.exceptions import TrainingError
 
 
@@ -38,7 +38,11 @@ def together(size, work, key=b"k" * 32):
 def test_everybody_gets_the_same_total():
     rng = np.random.default_rng(0)
     tables = rng.normal(size=(3, 2, 5))
-    found = together(3, lambda rank: (add_up(tables[rank]), add_up(float(rank)), current().size))
+
+    def sums(rank):
+        return sum_over_peers(tables[rank]), sum_over_peers(float(rank)), current_peers().size
+
+    found = together(3, sums)
     for total, ranks, size in found:
         np.testing.assert_array_equal(total, tables[0] + tables[1] + tables[2])
         assert ranks == 3.0
@@ -46,18 +50,18 @@ def test_everybody_gets_the_same_total():
 
 
 def test_alone_a_sum_is_what_was_given():
-    assert add_up([1.0, 2.0]).tolist() == [1.0, 2.0]
-    assert current().size == 1
+    assert sum_over_peers([1.0, 2.0]).tolist() == [1.0, 2.0]
+    assert current_peers().size == 1
 
 
 def test_who_is_lost_is_noticed():
-    found = together(3, lambda rank: None if rank == 2 else add_up(1.0))
+    found = together(3, lambda rank: None if rank == 2 else sum_over_peers(1.0))
     assert all(isinstance(each, TrainingError) for each in found[:2])
     assert "lost" in str(found[0])
 
 
 def test_other_shapes_are_no_sum():
-    found = together(2, lambda rank: add_up(np.zeros(2 + rank)))
+    found = together(2, lambda rank: sum_over_peers(np.zeros(2 + rank)))
     assert all(isinstance(each, TrainingError) for each in found)
 
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from pairity import Queries
 from pairity._utils.text import make_frame
-from pairity._utils.threads import at_most
+from pairity._utils.threads import limit_threads
 from pairity.data import digest as module
 from pairity.data.digest import digest
 from pairity.datasets import make_biased_ranking
@@ -93,7 +93,7 @@ def test_sparse_matrices():
 
 def test_blocks_and_threads(monkeypatch):
     monkeypatch.setattr(module, "_BLOCK_ROWS", 7)
-    with at_most(1):
+    with limit_threads(1):
         one = of()
     assert one == of()
     for X in (sp.csr_array(MADE.X), MADE.X.astype(object)):

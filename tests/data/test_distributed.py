@@ -164,13 +164,13 @@ def test_models_that_know_nothing_of_dask_train_there_alike(client, spread, name
 
 
 def test_kernels_use_the_threads_of_a_worker(monkeypatch):
-    from pairity._utils.threads import at_most, having, n_threads
+    from pairity._utils.threads import assign_threads, limit_threads, n_threads
 
     monkeypatch.delenv("PAIRITY_NUM_THREADS", raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as Dask's nannies set it
-    with having(3):
+    with assign_threads(3):
         assert n_threads() == 3
-        with at_most(2):
+        with limit_threads(2):
             assert n_threads() == 2
     assert n_threads() == 1
 

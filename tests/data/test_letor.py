@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
-from pairity._utils.threads import at_most
+from pairity._utils.threads import limit_threads
 from pairity.data import letor
 from pairity.datasets import read_letor, read_letor_arrays
 from pairity.exceptions import InputError
@@ -380,7 +380,7 @@ def test_a_damaged_file_is_refused_or_read(folder, data):
     path = folder / "damaged.txt"
     path.write_bytes(content[: data.draw(st.integers(0, len(content)))])
     try:
-        with at_most(1):
+        with limit_threads(1):
             read_letor(path)
     except InputError as error:
         assert str(path) in str(error)  # noqa: PT017

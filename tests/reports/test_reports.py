@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairity import FairRanker, InterGroup, Queries, Report, as_method, audit, sweep
-from pairity._utils.html import escape, named, tag
+from pairity._utils.html import escape, name_tag, tag
 from pairity.cli import main
 from pairity.exceptions import InputError, MissingExtraError, ModelFileError
 from pairity.reports.caveats import with_cautions
@@ -206,7 +206,7 @@ def test_hostile_names_add_no_element():
 
 @given(st.text())
 def test_any_text_is_shown_and_does_nothing(text):
-    found = Elements(f"<p>{escape(text)}</p>{tag('b', text, title=text)}{named(text)}")
+    found = Elements(f"<p>{escape(text)}</p>{tag('b', text, title=text)}{name_tag(text)}")
     assert [name for name in found.names if name not in ("p", "b", "bdi")] == []
     escape(text).encode("utf-8")
 

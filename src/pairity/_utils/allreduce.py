@@ -1,7 +1,7 @@
 """Peers: processes that train one model together, each with its own share of the queries.
 
-Outside of such a training there are none, and a sum is what was given. Inside, `add_up` returns
-the same total to all of them. All must call it the same number of times, in the same order.
+Outside of such a training there are none, and a sum is what was given. Inside, `sum_over_peers`
+returns the same total to all of them. All must call it the same number of times, in the same order.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Peers:
             ) from error
         return cls(rank, size, [_ready(link)])
 
-    def add_up(self, values: ArrayLike) -> Array:
+    def sum(self, values: ArrayLike) -> Array:
         """The sum of all peers' values, added in the order of their ranks."""
         own = np.array(values, dtype=np.float64)
         try:
@@ -119,13 +119,13 @@ def training_with(peers: Peers) -> Iterator[None]:
         peers.close()
 
 
-def add_up(values: ArrayLike) -> Array:
+def sum_over_peers(values: ArrayLike) -> Array:
     """These numbers, added up over all peers where there are any."""
     peers = _current.get()
-    return np.asarray(values, dtype=np.float64) if peers is None else peers.add_up(values)
+    return np.asarray(values, dtype=np.float64) if peers is None else peers.sum(values)
 
 
-def current() -> Peers:
+def current_peers() -> Peers:
     """The peers of the training that is going on; one alone outside of any."""
     return _current.get() or Peers()
 

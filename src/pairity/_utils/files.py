@@ -20,13 +20,13 @@ GZIP = b"\x1f\x8b"
 _LITTLE = 2**26  # bytes: what any compressed file may unpack to
 _MOST_TIMES = 200  # and how many times its own size a larger one; tables seldom reach 50
 
-Name = str | os.PathLike[str]
+FilePath = str | os.PathLike[str]
 
 
 # --- reading -------------------------------------------------------------------------------------
 
 
-def require_file(path: Name) -> Path:
+def require_file(path: FilePath) -> Path:
     """The path of a file that is there."""
     file = Path(path)
     try:
@@ -39,7 +39,7 @@ def require_file(path: Name) -> Path:
 
 
 @contextmanager
-def opened(path: Name) -> Iterator[io.BufferedReader]:
+def open_binary(path: FilePath) -> Iterator[io.BufferedReader]:
     """The bytes of a file; one that begins as gzip files do is unpacked as it is read.
 
     What cannot be opened or unpacked is an `InputError`. A compressed file that unpacks to more
@@ -51,19 +51,19 @@ def opened(path: Name) -> Iterator[io.BufferedReader]:
         with file.open("rb") as raw:
             zipped = raw.read(2) == GZIP
             raw.seek(0)
-            yield io.BufferedReader(Unpacked(raw, file), 2**18) if zipped else raw
+            yield io.BufferedReader(GzipReader(raw, file), 2**18) if zipped else raw
     except (OSError, EOFError, zlib.error) as error:  # gzip has errors of all three kinds
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise InputError(f"{file} cannot be read: {said}. Is the file whole?") from error
 
 
-def megabytes(source: io.BufferedReader) -> int:
+def megabytes_read(source: io.BufferedReader) -> int:
     """How much of a file was read so far, as it lies on the disk."""
     raw: Any = source.raw
-    return int(raw.on_disk() if isinstance(raw, Unpacked) else raw.tell()) // 2**20
+    return int(raw.on_disk() if isinstance(raw, GzipReader) else raw.tell()) // 2**20
 
 
-class Unpacked(io.RawIOBase):
+class GzipReader(io.RawIOBase):
     """What a gzip file holds; stops where that grows out of all proportion."""
 
     def __init__(self, raw: IO[bytes], file: Path) -> None:
@@ -91,34 +91,34 @@ class Unpacked(io.RawIOBase):
 
 
 @contextmanager
-def opened_text(path: Name) -> Iterator[Lines]:
+def open_text(path: FilePath) -> Iterator[LineReader]:
     """The lines of a text file in UTF-8, plain or compressed, with or without a mark at its start.
 
     Bytes that are no UTF-8 and lines that never end are an `InputError` that says where.
     """
-    with opened(path) as source:
+    with open_binary(path) as source:
         if source.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise InputError(f"{path} is UTF-16. Save it as UTF-8.")
         text = io.TextIOWrapper(source, encoding="utf-8-sig", newline="")
-        lines = Lines(text, path, source)
+        lines = LineReader(text, path, source)
         try:
             yield lines
         except UnicodeDecodeError as error:
-            raise not_utf8(path, lines.number, error) from error
+            raise utf8_error(path, lines.number, error) from error
         finally:
             text.detach()
 
 
-def not_utf8(path: Name, n_lines: int, error: UnicodeDecodeError) -> InputError:
+def utf8_error(path: FilePath, n_lines: int, error: UnicodeDecodeError) -> InputError:
     """The error where a block of bytes that begins after so many lines is not UTF-8."""
     line = n_lines + 1 + error.object[: error.start].count(b"\n")
     return InputError(f"Line {line} of {path} is not UTF-8: {error.reason}. Save it as UTF-8.")
 
 
-class Lines(Iterator[str]):
+class LineReader(Iterator[str]):
     """The lines of a text, with their ends, none longer than can be; `number` counts them."""
 
-    def __init__(self, text: io.TextIOWrapper, path: Name, source: io.BufferedReader) -> None:
+    def __init__(self, text: io.TextIOWrapper, path: FilePath, source: io.BufferedReader) -> None:
         self._text, self._path = text, path
         self.source = source
         self.number = 0
@@ -136,16 +136,16 @@ class Lines(Iterator[str]):
         return line
 
 
-def read_lines(path: Name) -> list[str]:
+def read_lines(path: FilePath) -> list[str]:
     """All lines of a text file, without blanks around them."""
-    with opened_text(path) as lines:
+    with open_text(path) as lines:
         return [line.strip() for line in lines]
 
 
 # --- writing -------------------------------------------------------------------------------------
 
 
-def require_place(file: Path) -> None:
+def require_output_file(file: Path) -> None:
     """Refuse the path of a folder, and one in a folder that is not there."""
     if file.is_dir() or not file.parent.is_dir():
         wrong = f"{str(file)!r} is a" if file.is_dir() else f"{str(file.parent)!r} is no"
@@ -153,13 +153,13 @@ def require_place(file: Path) -> None:
 
 
 @contextmanager
-def whole(path: Name) -> Iterator[IO[bytes]]:
+def atomic_write(path: FilePath) -> Iterator[IO[bytes]]:
     """A file that takes its name when it is complete; an error, or Ctrl-C, leaves what was there.
 
     A place that cannot be written to is an `InputError`.
     """
     file = Path(path)
-    require_place(file)
+    require_output_file(file)
     unfinished = file.with_name(f".{file.name[:100]}.{secrets.token_hex(4)}.unfinished")
     try:
         with unfinished.open("xb") as target:

@@ -65,7 +65,7 @@ def _attribute(key: str) -> str:
     return {"cls": "class"}.get(key, key.rstrip("_").replace("_", "-"))
 
 
-def named(name: str, width: int = 40) -> Html:
+def name_tag(name: str, width: int = 40) -> Html:
     """A name that somebody gave: cut where it is long, its direction of writing its own affair."""
     short = shorten(name, width)
     return tag("bdi", short, title=None if short == name else name[:500])

@@ -236,29 +236,29 @@ class Entry:
             raise _malformed(where or "content", f"{show(values)} rather than an object")
         self.values, self.where = values, where
 
-    def at(self, key: str) -> str:
+    def path(self, key: str) -> str:
         """Where a key stands."""
         return f"{self.where}.{key}" if self.where else key
 
     def get(self, key: str) -> Any:
         """What stands there, whatever it is."""
         if key not in self.values:
-            raise _malformed(self.at(key), "missing")
+            raise _malformed(self.path(key), "missing")
         return self.values[key]
 
     def entry(self, key: str) -> Entry:
         """An object."""
-        return Entry(self.get(key), self.at(key))
+        return Entry(self.get(key), self.path(key))
 
     def text(self, key: str) -> str:
         """Text."""
         return str(self._of(key, str))
 
-    def whole(self, key: str) -> int:
+    def count(self, key: str) -> int:
         """A whole number, not negative."""
         value: int = self._of(key, int)
         if value < 0:
-            raise _malformed(self.at(key), f"{value}")
+            raise _malformed(self.path(key), f"{value}")
         return value
 
     def number(self, key: str) -> float:
@@ -267,7 +267,7 @@ class Entry:
 
     def entries(self, key: str) -> list[Entry]:
         """A list of objects."""
-        return [Entry(each, f"{self.at(key)}[{k}]") for k, each in enumerate(self.list(key))]
+        return [Entry(each, f"{self.path(key)}[{k}]") for k, each in enumerate(self.list(key))]
 
     def list(self, key: str) -> list[Any]:
         """A list."""
@@ -278,7 +278,7 @@ class Entry:
         """A list of texts."""
         values = self.list(key)
         if not all(isinstance(each, str) for each in values):
-            raise _malformed(self.at(key), show(values))
+            raise _malformed(self.path(key), show(values))
         return tuple(values)
 
     def array(self, key: str, shapes: tuple[tuple[int, ...], ...] = ()) -> Array:
@@ -289,16 +289,16 @@ class Entry:
         numbers = np.array([self._number(each, key) for each in flat], dtype=np.float64)
         if nested:
             if len({len(row) for row in rows}) != 1:
-                raise _malformed(self.at(key), "a table with rows of different lengths")
+                raise _malformed(self.path(key), "a table with rows of different lengths")
             numbers = numbers.reshape(len(rows), -1)
         if shapes and numbers.shape not in shapes:
             wanted = " or ".join(map(str, shapes))
-            raise _malformed(self.at(key), f"of shape {numbers.shape} where {wanted} is needed")
+            raise _malformed(self.path(key), f"of shape {numbers.shape} where {wanted} is needed")
         return numbers
 
     def setting(self, key: str, known: Known | None = None) -> Any:
         """What `encode` wrote."""
-        return decode(self.get(key), known or {}, self.at(key))
+        return decode(self.get(key), known or {}, self.path(key))
 
     def settings(self, names: tuple[str, ...], known: Known) -> dict[str, Any]:
         """Settings of an object whose parameters are these; one of a later version is left out."""
@@ -308,25 +308,25 @@ class Entry:
 
     def refuse(self, key: str, why: str) -> ModelFileError:
         """An error about a key."""
-        return _malformed(self.at(key), why)
+        return _malformed(self.path(key), why)
 
     def _of(self, key: str, kind: type) -> Any:
         value = self.get(key)
         if type(value) is not kind:
-            raise _malformed(self.at(key), f"{show(value)} rather than {_KINDS[kind]}")
+            raise _malformed(self.path(key), f"{show(value)} rather than {_KINDS[kind]}")
         return value
 
     def _number(self, value: Any, key: str) -> float:
         if value is None:
             return math.nan
         if isinstance(value, dict) and set(value) == {"float"}:
-            return _not_finite(value["float"], self.at(key))
+            return _not_finite(value["float"], self.path(key))
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise _malformed(self.at(key), f"{show(value)} rather than a number")
+            raise _malformed(self.path(key), f"{show(value)} rather than a number")
         try:
             return float(value)
         except OverflowError as error:
-            raise _malformed(self.at(key), "too large for a number") from error
+            raise _malformed(self.path(key), "too large for a number") from error
 
 
 _KINDS = {str: "text", int: "a whole number", bool: "true or false", list: "a list"}

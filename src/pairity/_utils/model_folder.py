@@ -45,7 +45,7 @@ def write_model(
     content : mapping, what the manifest says
     files : mapping from file name to content
     """
-    folder = require_place(path)
+    folder = require_output_folder(path)
     listed = {name: {"size": len(data), "sha256": _sha256(data)} for name, data in files.items()}
     manifest = {"format": FORMAT, "format_version": VERSION, "files": listed, **content}
     text = _pretty({"digest": _digest(manifest), **manifest}) + "\n"
@@ -109,7 +109,7 @@ def _exchange(one: Path, two: Path) -> bool:
     return bool(renameat2(here, os.fsencode(one), here, os.fsencode(two), both) == 0)
 
 
-def require_place(path: str | os.PathLike[str]) -> Path:
+def require_output_folder(path: str | os.PathLike[str]) -> Path:
     """The folder to write to; one that holds something else, to be kept perhaps, is refused."""
     folder = Path(path).resolve()  # through a link, to what it leads to
     if not folder.parent.is_dir():
@@ -163,7 +163,7 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Entry, dict[str, bytes]]:
         )
     for name in listed.values:
         entry = listed.entry(name)
-        data = _read(folder / name, entry.whole("size"))
+        data = _read(folder / name, entry.count("size"))
         if _sha256(data) != entry.text("sha256"):
             raise ModelFileError(
                 f"{str(folder / name)!r} was changed since it was saved: its SHA-256 is not that "
@@ -212,7 +212,7 @@ def _read_manifest(folder: Path) -> Entry:
 
 
 def _require_version(manifest: Entry, path: Path) -> None:
-    version = manifest.whole("format_version")
+    version = manifest.count("format_version")
     if version > VERSION:
         import pairity
 

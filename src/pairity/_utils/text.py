@@ -15,7 +15,7 @@ _TERMINAL: ContextVar[Any] = ContextVar("_TERMINAL", default=None)
 
 
 @contextmanager
-def on_terminal(console: Any) -> Iterator[None]:
+def tables_for_console(console: Any) -> Iterator[None]:
     """Within the block, tables are drawn for a Rich console instead of as plain text."""
     before = _TERMINAL.set(console)
     try:

@@ -27,7 +27,7 @@ _own: ContextVar[int | None] = ContextVar("pairity_own_threads", default=None)
 
 
 @contextmanager
-def at_most(n: int | None) -> Iterator[None]:
+def limit_threads(n: int | None) -> Iterator[None]:
     """Hold the kernels to `n` threads inside the block; None leaves them as they are."""
     token = _limit.set(n)
     try:
@@ -37,7 +37,7 @@ def at_most(n: int | None) -> Iterator[None]:
 
 
 @contextmanager
-def having(n: int) -> Iterator[None]:
+def assign_threads(n: int) -> Iterator[None]:
     """Inside the block this thread may use `n`, whatever the environment says of OpenMP's.
 
     Dask starts worker processes with ``OMP_NUM_THREADS=1``, also those that it counts on for many.
@@ -52,9 +52,9 @@ def having(n: int) -> Iterator[None]:
 def n_threads() -> int:
     """How many threads the kernels use.
 
-    The environment variable ``PAIRITY_NUM_THREADS`` decides, else `having`, else
+    The environment variable ``PAIRITY_NUM_THREADS`` decides, else `assign_threads`, else
     ``OMP_NUM_THREADS`` (which joblib sets in its workers), else the number of processors this
-    process may use; never more than `at_most` allows.
+    process may use; never more than `limit_threads` allows.
     """
     limit = _limit.get()
     return _available() if limit is None else min(limit, _available())

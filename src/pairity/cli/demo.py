@@ -40,10 +40,10 @@ def add_to(commands: Any) -> None:
 
 def run(given: argparse.Namespace) -> int:
     """Train, audit, print, and draw the report."""
-    from pairity._utils.files import require_place
+    from pairity._utils.files import require_output_file
     from pairity.cli._demonstration import demonstrate
 
-    require_place(Path(given.output))
+    require_output_file(Path(given.output))
     began = time.perf_counter()
     demo = demonstrate(given.seed, shows_progress(given))
     report = _report(demo, given)

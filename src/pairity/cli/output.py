@@ -15,10 +15,10 @@ def say(*parts: Any) -> None:
     """
     from contextlib import nullcontext
 
-    from pairity._utils.text import on_terminal
+    from pairity._utils.text import tables_for_console
 
     console = _terminal()
-    with nullcontext() if console is None else on_terminal(console):
+    with nullcontext() if console is None else tables_for_console(console):
         for part in parts:
             print(part() if isinstance(part, Callable) else part)  # type: ignore[arg-type]
 

@@ -90,9 +90,9 @@ def _write(scores: Array, given: argparse.Namespace) -> None:
         else:
             _as_csv(scores, sys.stdout)
         return
-    from pairity._utils.files import whole
+    from pairity._utils.files import atomic_write
 
-    with whole(given.output) as file:
+    with atomic_write(given.output) as file:
         if given.format == "json":
             file.write(json.dumps(scores.tolist()).encode())
         else:

@@ -156,33 +156,33 @@ def _runs_on(client: Any) -> Any:
 
 
 def _require_plot(plot: str | None) -> None:
-    from pairity._utils.files import require_place
+    from pairity._utils.files import require_output_file
     from pairity.comparisons.plots import import_matplotlib
 
     if plot is None:
         return
     if Path(plot).suffix.lower() not in _PLOTS:
         raise InputError(f"--plot {plot!r} ends in none of {', '.join(_PLOTS)}.")
-    require_place(Path(plot))
+    require_output_file(Path(plot))
     import_matplotlib("pyplot")
 
 
 def _require_report(report: str | None) -> None:
-    from pairity._utils.files import require_place
+    from pairity._utils.files import require_output_file
 
     if report is not None:
         from pairity.reports.charts import library
 
-        require_place(Path(report))
+        require_output_file(Path(report))
         library()  # says what to install
 
 
 def _write(frontier: Frontier, given: argparse.Namespace) -> None:
-    from pairity._utils.files import whole
+    from pairity._utils.files import atomic_write
     from pairity.comparisons.plots import save_figure
 
     if given.output is not None:
-        with whole(Path(given.output, "frontier.json")) as file:
+        with atomic_write(Path(given.output, "frontier.json")) as file:
             file.write(frontier.to_json().encode())
     if given.plot is not None:
         save_figure(frontier.plot(), Path(given.plot))

@@ -96,7 +96,7 @@ def run(given: argparse.Namespace) -> int:
     """Train, audit, save, and say what came of it."""
     import numpy as np
 
-    from pairity._utils.model_folder import require_place
+    from pairity._utils.model_folder import require_output_folder
     from pairity.audits.audit import audit
     from pairity.audits.comparison import compare
     from pairity.constraints.pairwise import as_constraint
@@ -105,7 +105,7 @@ def run(given: argparse.Namespace) -> int:
     from pairity.reweighting.fair_ranker import FairRanker
 
     as_constraint(given.constraint)  # what is wrong is said before a long file is read
-    require_place(given.output)
+    require_output_folder(given.output)
     plain, ranker = (make_ranker(given.ranker, given.set, given.seed) for _ in range(2))
     later = workers_read(given)
     table = read_given(given, later=later)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pairity._utils.files import whole
+from pairity._utils.files import atomic_write
 from pairity.audits.estimates import Estimate
 from pairity.exceptions import MissingExtraError
 
@@ -156,5 +156,5 @@ def save_figure(figure: Any, path: Path) -> None:
     ending = path.suffix[1:].lower()
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
     context = import_matplotlib("pyplot").rc_context({"svg.hashsalt": "pairity"})
-    with whole(path) as file, context:
+    with atomic_write(path) as file, context:
         figure.savefig(file, format=ending, dpi=150, metadata=dated)

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity._utils.files import whole
+from pairity._utils.files import atomic_write
 from pairity._utils.progress import Progress, Show
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
@@ -493,7 +493,7 @@ class Store:
     def write(self, run: Run) -> None:
         """Put a finished run here."""
         held = {"format": FORMAT, "key": self._key(run), "run": run.to_dict()}
-        with whole(self.path(run)) as file:
+        with atomic_write(self.path(run)) as file:
             file.write(json.dumps(held, allow_nan=False).encode())
 
     def _key(self, run: Run) -> dict[str, Any]:

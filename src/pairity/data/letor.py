@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity._utils.files import GZIP, Unpacked, read_lines
+from pairity._utils.files import GZIP, GzipReader, read_lines
 from pairity._utils.progress import Progress, Show
 from pairity._utils.threads import n_threads, run_all
 from pairity._utils.typing import Array
@@ -466,7 +466,7 @@ def _blocks(raw: BinaryIO, path: Path) -> Iterator[bytes]:
     """The bytes of a file in blocks of whole lines, the last line feed added where it lacks."""
     zipped = raw.read(2) == GZIP
     raw.seek(0)
-    file = io.BufferedReader(Unpacked(raw, path), _BLOCK) if zipped else raw
+    file = io.BufferedReader(GzipReader(raw, path), _BLOCK) if zipped else raw
     begun, n_lines = b"", 0
     first = True
     while more := file.read(_BLOCK):

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from pairity._utils.allreduce import add_up
+from pairity._utils.allreduce import sum_over_peers
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Column, as_features, as_raw_features, take_rows
@@ -196,7 +196,7 @@ class Queries(Mapping[str, Any]):
         Here there is one part, the queries themselves, unless peers train with others
         (`pairity._utils.allreduce`).
         """
-        return add_up(function(self, *columns))
+        return sum_over_peers(function(self, *columns))
 
     def each(self, function: Callable[..., T], *columns: Any) -> T:
         """What a function of queries and columns returns for the parts of the data: here, one."""

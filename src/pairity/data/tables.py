@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pairity._utils.files import opened, require_file
+from pairity._utils.files import open_binary, require_file
 from pairity._utils.progress import Show
 from pairity._utils.validation import show
 from pairity.data.columns import Column, object_array
@@ -234,7 +234,7 @@ def _kind(file: Path) -> str:
 
 def _looks_like(file: Path) -> str:
     """What the first line says, as an offer."""
-    with opened(file) as source:
+    with open_binary(file) as source:
         start = source.peek(1000)[:1000].decode("utf-8", "replace")
     if start.startswith("PK"):
         return " It looks like a spreadsheet: save it as CSV."
@@ -283,7 +283,7 @@ def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
         raise MissingExtraError(
             f'Reading {kind} needs pyarrow. Install it with: pip install "pairity[parquet]"'
         ) from error
-    with opened(file) as source:
+    with open_binary(file) as source:
         try:
             data = pa.BufferReader(source.read())
             if kind == "parquet":

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from pairity._utils.files import LONGEST_LINE, megabytes, not_utf8, opened, opened_text
+from pairity._utils.files import LONGEST_LINE, megabytes_read, open_binary, open_text, utf8_error
 from pairity._utils.progress import Progress, Show
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
@@ -77,7 +77,7 @@ def _read_rows(
 ) -> tuple[list[str], list[_Growing]]:
     """By Python's reader, row by row."""
     with (
-        opened_text(file) as lines,
+        open_text(file) as lines,
         _field_limit(),
         _shown(file, progress) as shown,
     ):
@@ -89,7 +89,7 @@ def _read_rows(
             for rows in _blocks(reader, len(header), file, delimiter):
                 for column, entries in zip(columns, zip(*rows, strict=True), strict=True):
                     column.add(entries)
-                shown.advance(megabytes(lines.source), f"MB, {lines.number:,} lines")
+                shown.advance(megabytes_read(lines.source), f"MB, {lines.number:,} lines")
         except csv.Error as error:
             raise InputError(f"Line {lines.number} of {file} cannot be read: {error}.") from error
     return header, columns
@@ -145,7 +145,7 @@ def _read_compiled(
     header: list[str] = []
     columns: list[_Growing] = []
     n_lines = 0
-    with opened(file) as source, _shown(file, progress) as shown:
+    with open_binary(file) as source, _shown(file, progress) as shown:
         for block in _plain_blocks(source):
             text, first = block, n_lines
             if not header:
@@ -157,7 +157,7 @@ def _read_compiled(
             if text:
                 _add_cells(columns, text, delimiter, file, first)
             n_lines += block.count(b"\n")
-            shown.advance(megabytes(source), f"MB, {n_lines:,} lines")
+            shown.advance(megabytes_read(source), f"MB, {n_lines:,} lines")
     return header, columns
 
 
@@ -193,7 +193,7 @@ def _decoded(block: bytes, file: Path, n_lines: int) -> str:
     except UnicodeDecodeError as error:
         if block[:2] in (b"\xff\xfe", b"\xfe\xff"):
             raise _NotPlain from error
-        raise not_utf8(file, n_lines, error) from error
+        raise utf8_error(file, n_lines, error) from error
 
 
 def _add_cells(

@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from pairity._utils.files import Name, opened_text
+from pairity._utils.files import FilePath, open_text
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import object_array
@@ -47,9 +47,9 @@ class JudgedRun:
 
 
 def read_trec(
-    run: Name,
-    qrels: Name,
-    groups: Name | Sequence[Name],
+    run: FilePath,
+    qrels: FilePath,
+    groups: FilePath | Sequence[FilePath],
     *,
     unjudged: Unjudged = "irrelevant",
     not_retrieved: NotRetrieved = "last",
@@ -150,7 +150,7 @@ def read_trec(
     )  # fmt: skip
 
 
-def read_groups(path: Name) -> Names:
+def read_groups(path: FilePath) -> Names:
     """Each document's group, from lines of ``document group``."""
     found: Names = {}
     for number, line in _numbered(path):
@@ -170,7 +170,7 @@ def _below(lowest: float) -> float:
     return min(lowest - 1.0, float(np.nextafter(lowest, -np.inf)))
 
 
-def _read_run(path: Name) -> dict[str, dict[str, float]]:
+def _read_run(path: FilePath) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for number, words in _records(path, "a run has topic Q0 document rank score tag", 6):
         score = _number(words[4], path, number, "score")
@@ -181,7 +181,7 @@ def _read_run(path: Name) -> dict[str, dict[str, float]]:
     return found
 
 
-def _read_qrels(path: Name) -> dict[str, dict[str, float]]:
+def _read_qrels(path: FilePath) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for number, words in _records(path, "qrels have topic iteration document judgement", 4):
         label = max(_number(words[3], path, number, "judgement"), 0.0)
@@ -192,7 +192,7 @@ def _read_qrels(path: Name) -> dict[str, dict[str, float]]:
     return found
 
 
-def _records(path: Name, form: str, length: int) -> Iterator[tuple[int, list[str]]]:
+def _records(path: FilePath, form: str, length: int) -> Iterator[tuple[int, list[str]]]:
     """The words of each line, as many as there must be, with its number."""
     for number, line in _numbered(path):
         words = line.split()
@@ -201,9 +201,9 @@ def _records(path: Name, form: str, length: int) -> Iterator[tuple[int, list[str
         yield number, words
 
 
-def _numbered(path: Name) -> Iterator[tuple[int, str]]:
+def _numbered(path: FilePath) -> Iterator[tuple[int, str]]:
     """The lines that hold something, with their numbers."""
-    with opened_text(path) as lines:
+    with open_text(path) as lines:
         for line in lines:
             if not line.isspace():
                 yield lines.number, line

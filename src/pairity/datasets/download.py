@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from pairity._utils.files import opened
+from pairity._utils.files import open_binary
 from pairity._utils.progress import Progress, Show
 from pairity.exceptions import DownloadError, InputError
 
@@ -153,7 +153,7 @@ def read_data(
 
 
 def _content(path: Path) -> bytes:
-    with opened(path) as source:
+    with open_binary(path) as source:
         return source.read()
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pairity
-from pairity._utils.files import whole
+from pairity._utils.files import atomic_write
 from pairity._utils.progress import Show
 from pairity.comparisons.frontiers import Frontier
 from pairity.data.queries import Queries
@@ -243,7 +243,7 @@ def _spent(path: Path, seconds: float) -> float:
 
 
 def _keep(path: Path, text: str) -> None:
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode())
 
 

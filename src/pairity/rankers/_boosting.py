@@ -14,7 +14,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity._utils.allreduce import add_up, current
+from pairity._utils.allreduce import current_peers, sum_over_peers
 from pairity._utils.json_codec import Entry, build, encode
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
@@ -453,8 +453,8 @@ def build_once(
         evaluation = [make(held, data) for held in held_out]
         return Binned(data, evaluation, ordered.between(0, ordered.n_queries), rows, sets)
 
-    size = current().size
-    if size > 1 and add_up(queries.has_cached(engine, given)) < size:
+    size = current_peers().size
+    if size > 1 and sum_over_peers(queries.has_cached(engine, given)) < size:
         queries.forget(engine)  # bins are found together: by all, or by none
     return queries.cached(engine, given, build)
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pairity._utils.allreduce import Peers, training_with
-from pairity._utils.threads import having
+from pairity._utils.threads import assign_threads
 from pairity.data.distributed.clients import lost_client, while_connected, workers_of
 from pairity.data.distributed.queries import DaskQueries, n_worker_threads
 from pairity.data.queries import Queries, n_pairs
@@ -286,7 +286,7 @@ def _train(
             peers = _meet(meeting, rank)
             peers.n_threads = n_worker_threads()
             entered.enter_context(training_with(peers))
-            entered.enter_context(having(peers.n_threads))
+            entered.enter_context(assign_threads(peers.n_threads))
             if peers.size > 1 and library == "xgboost":
                 from xgboost.collective import CommunicatorContext
 

@@ -119,7 +119,7 @@ def describe_features(estimator: Any) -> dict[str, Any]:
 
 def restore_features(estimator: Any, entry: Entry) -> None:
     """What `describe_features` wrote."""
-    estimator.n_features_in_ = entry.whole("number")
+    estimator.n_features_in_ = entry.count("number")
     if entry.get("names") is not None:
         names = entry.texts("names")
         if len(names) != estimator.n_features_in_:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity._utils.allreduce import current
+from pairity._utils.allreduce import current_peers
 from pairity._utils.typing import Array
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 
@@ -121,7 +121,7 @@ def as_quantiles(
             return True
 
     try:
-        alone = current().size == 1  # others would find other bins
+        alone = current_peers().size == 1  # others would find other bins
         numbers = feature_types is None  # of categories, a sample may lack some
         if on_disk and reference is None and alone and numbers and len(X) > _sample_size(X):
             reference = _found_in_sample(xgb, X, options)

@@ -156,7 +156,7 @@ class CatBoostPairRanker(EngineRanker):
             raise unreadable(self.file_name, f"{n_features} features, not {self.n_features_in_}")
         self.model_ = model
         best = state.get("best_iteration")
-        self.best_iteration_ = None if best is None else state.whole("best_iteration")
+        self.best_iteration_ = None if best is None else state.count("best_iteration")
 
     @classmethod
     def _make_estimator(cls, params: dict[str, Any], where: str) -> Any:

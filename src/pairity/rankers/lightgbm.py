@@ -12,9 +12,9 @@ import narwhals as nw
 import numpy as np
 from joblib import effective_n_jobs
 
-from pairity._utils.allreduce import current
+from pairity._utils.allreduce import current_peers
 from pairity._utils.json_codec import Entry, encode
-from pairity._utils.threads import at_most
+from pairity._utils.threads import limit_threads
 from pairity._utils.typing import Array
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
@@ -126,8 +126,8 @@ class LightGBMRanker(BoosterRanker):
             raise unreadable(self.file_name, error) from error
         if n_features != self.n_features_in_:
             raise unreadable(self.file_name, f"{n_features} features, not {self.n_features_in_}")
-        self.best_iteration_ = state.whole("best_iteration")
-        self._n_threads = state.whole("n_threads")
+        self.best_iteration_ = state.count("best_iteration")
+        self._n_threads = state.count("n_threads")
         self._read_evaluations(state)
 
     def _boosting(self) -> str:
@@ -142,7 +142,7 @@ class LightGBMRanker(BoosterRanker):
         params, n_trees, loss = _parameters(estimator, self.loss)
         params.update(_metrics(params, fit_params))
         self._n_threads = params["num_threads"]
-        params["num_threads"] = params["num_threads"] or current().n_threads
+        params["num_threads"] = params["num_threads"] or current_peers().n_threads
         binned = _binned(lgb, queries, params, fit_params)
         callbacks = [*(fit_params.get("callbacks") or ())]
         measured = None
@@ -159,9 +159,9 @@ class LightGBMRanker(BoosterRanker):
         self.evals_result_: dict[str, Any] = {}
         if binned.evaluation:
             callbacks.append(lgb.record_evaluation(self.evals_result_))
-        with at_most(params["num_threads"] or None):
+        with limit_threads(params["num_threads"] or None):
             self.booster_ = lgb.train(
-                {**current().network, **params, "objective": call},
+                {**current_peers().network, **params, "objective": call},
                 binned.data,
                 num_boost_round=n_trees,
                 valid_sets=binned.evaluation,
@@ -169,7 +169,7 @@ class LightGBMRanker(BoosterRanker):
                 feval=_feval(fit_params.get("eval_metric")),
                 callbacks=callbacks,
             )
-        if current().network:
+        if current_peers().network:
             self.booster_.free_network()
         self.best_iteration_ = max(self.booster_.best_iteration, 0)
 
@@ -288,7 +288,8 @@ def _binned(
             source, ordered.y, group=query_sizes(ordered), reference=reference,
             params=params, **options,
         )  # fmt: skip
-        return data if current().network else data.construct()  # the booster connects peers first
+        connected = current_peers().network  # the booster must connect the peers first
+        return data if connected else data.construct()
 
     settings = repr(sorted(params.items())), repr(options)
     return build_once("lightgbm", queries, settings, fit_params, make)

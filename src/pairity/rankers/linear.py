@@ -185,8 +185,8 @@ class LinearRanker(PairRanker):
         arrays = _read_arrays(data, self.n_features_in_)
         self.coef_, self._beta, self._scale = (arrays[name] for name in _ARRAYS)
         self.loss_ = state.number("loss")
-        self.n_iter_ = state.whole("n_iter")
-        self.n_evaluations_ = state.whole("n_evaluations")
+        self.n_iter_ = state.count("n_iter")
+        self.n_evaluations_ = state.count("n_evaluations")
 
     def _check_parameters(self) -> None:
         alpha: Any = self.alpha

@@ -205,7 +205,7 @@ class NewtonRanker(PairRanker):
         self.estimators_ = _read_skops(data)["estimators"]
         self.weights_ = state.array("weights", ((len(self.estimators_),),))
         self.loss_curve_ = state.array("loss_curve").tolist()
-        self._seed = state.whole("seed")
+        self._seed = state.count("seed")
 
     def _check_parameters(self) -> None:
         for name in ("n_estimators", "n_iter_no_change"):

@@ -258,8 +258,8 @@ class TorchRanker(PairRanker):
             module = torch.nn.Sequential(layer, module)
         _set_parameters(module, held)
         self.module_ = module.to("cpu").eval()
-        self._seed = state.whole("seed")
-        self.n_epochs_, self.best_epoch_ = state.whole("n_epochs"), state.whole("best_epoch")
+        self._seed = state.count("seed")
+        self.n_epochs_, self.best_epoch_ = state.count("n_epochs"), state.count("best_epoch")
         self.loss_curve_ = state.array("loss_curve").tolist()
         self.validation_curve_ = state.array("validation_curve").tolist()
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from pairity._utils.allreduce import current
+from pairity._utils.allreduce import current_peers
 from pairity._utils.json_codec import Entry, encode
-from pairity._utils.threads import at_most
+from pairity._utils.threads import limit_threads
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.parquet_features import ParquetFeatures
@@ -130,7 +130,7 @@ class XGBoostRanker(BoosterRanker):
         if n_features != self.n_features_in_:
             raise unreadable(self.file_name, f"{n_features} features, not {self.n_features_in_}")
         self._reading, self._trees = reading, (int(trees[0]), int(trees[1]))
-        self.best_iteration_ = state.whole("best_iteration")
+        self.best_iteration_ = state.count("best_iteration")
         self._read_evaluations(state)
 
     def _engine_params(self) -> dict[str, Any]:
@@ -167,10 +167,10 @@ class XGBoostRanker(BoosterRanker):
             return gradient, hessian
 
         n_threads = params.get("n_jobs", params.get("nthread"))
-        if not n_threads and current().n_threads:
-            n_threads = params["nthread"] = current().n_threads
+        if not n_threads and current_peers().n_threads:
+            n_threads = params["nthread"] = current_peers().n_threads
         self.evals_result_: dict[str, Any] = {}
-        with at_most(n_threads if n_threads and n_threads > 0 else None):
+        with limit_threads(n_threads if n_threads and n_threads > 0 else None):
             booster = xgb.train(
                 params,
                 binned.data,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from math import isnan
 from typing import Any
 
-from pairity._utils.html import Html, join, named, table, tag
+from pairity._utils.html import Html, join, name_tag, table, tag
 from pairity.audits.audit import Audit
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
 from pairity.reports.charts import COLOURS, MOST_LINES, SHAPES, method_styles
@@ -51,7 +51,7 @@ def group_name(evidence: Evidence, at: int, width: int = 32) -> Html:
     if at < 0:
         return tag("span", "no known group", cls="muted")
     mark = tag("span", SHAPES[at % 8], cls=f"mark g{at % 8}", aria_hidden="true")
-    return tag("span", mark, " ", named(evidence.groups[at], width), cls="group")
+    return tag("span", mark, " ", name_tag(evidence.groups[at], width), cls="group")
 
 
 def shown_groups(evidence: Evidence) -> list[int]:
@@ -147,7 +147,7 @@ def tables_panel(evidence: Evidence, candidate: Candidate) -> Html:
 
 def _heat(evidence: Evidence, candidate: Candidate, measure: str, title: str) -> Html:
     result = candidate.audit
-    caption = join((tag("b", title), ": ", named(candidate.name)))
+    caption = join((tag("b", title), ": ", name_tag(candidate.name)))
     if result is None:
         return tag("div", tag("p", caption), _not_kept("table"), cls="half")
     shown = shown_groups(evidence)
@@ -212,7 +212,7 @@ def choice_table(evidence: Evidence) -> Html:
     )
     shown = [evidence.constraint, *(name for name in names if name != evidence.constraint)]
     header: list[Any] = ["ranker", "accuracy (AUC)", "NDCG"]
-    header += [join(("disparity: ", named(str(name), 24))) for name in shown]
+    header += [join(("disparity: ", name_tag(str(name), 24))) for name in shown]
     rows = []
     for at, each in enumerate(evidence.candidates):
         colour, _, shape = styles[each.method]
@@ -221,7 +221,7 @@ def choice_table(evidence: Evidence) -> Html:
             "input", type="radio", name="point", value=at, id=f"point-{at}",
             checked=at == evidence.after,
         )  # fmt: skip
-        label = tag("label", mark, " ", named(each.name, 48), for_=f"point-{at}")
+        label = tag("label", mark, " ", name_tag(each.name, 48), for_=f"point-{at}")
         role = " (before)" if at == evidence.before else ""
         reads = tag("span", " reads groups", cls="muted") if each.needs_group else ""
         useful = next((f for f in each.estimates if f.measure.startswith("ndcg")), Estimate("ndcg"))
@@ -250,7 +250,7 @@ def chooser(evidence: Evidence) -> Html:
     before = evidence.candidates[evidence.before]
     return tag(
         "div",
-        tag("label", "Compare ", named(before.name, 24), " with ", for_="choose"),
+        tag("label", "Compare ", name_tag(before.name, 24), " with ", for_="choose"),
         tag("select", *options, id="choose"),
         tag("span", "", role="status", id="status", cls="visually-hidden"),
         cls="chooser", role="region", aria_label="What is compared",
@@ -271,7 +271,7 @@ def weights_panel(evidence: Evidence, candidate: Candidate) -> Html:
     """The pair weights in words, and as the table that they are."""
     said = weight_sentences(evidence, candidate)
     if candidate.weights is None:
-        return tag("p", "No pair weights are recorded for ", named(candidate.name), ".")
+        return tag("p", "No pair weights are recorded for ", name_tag(candidate.name), ".")
     shown = shown_groups(evidence)
     header = ["preferred ╲ other", *(group_name(evidence, at, 20) for at in shown)]
     rows = [
@@ -326,13 +326,13 @@ def rankings(evidence: Evidence) -> Html:
 def _top(
     evidence: Evidence, candidate: Candidate, at: int, query: ShownQuery, *, moved: bool
 ) -> Html:
-    title = join((tag("b", "After" if moved else "Before"), ": ", named(candidate.name)))
+    title = join((tag("b", "After" if moved else "Before"), ": ", name_tag(candidate.name)))
     if not candidate.tops:
         return join((tag("p", title), _not_kept("ranking")))
     rows = []
     for place, item_at in enumerate(candidate.tops[at], start=1):
         item = query.items[item_at]
-        cells: list[Any] = [place, named(item.name, 28), group_name(evidence, item.group, 20)]
+        cells: list[Any] = [place, name_tag(item.name, 28), group_name(evidence, item.group, 20)]
         cells += [f"{item.label:g}", f"{candidate.scores[at][place - 1]:.3g}"]
         if moved:
             cells.append(_movement(item.rank - place, item.rank))
@@ -401,7 +401,7 @@ def rounds_key(evidence: Evidence) -> Html:
     names = []
     for at, cell in enumerate(evidence.lambda_cells[:MOST_LINES]):
         mark = tag("span", SHAPES[at], cls=f"mark g{at}", aria_hidden="true")
-        first, *rest = (named(evidence.groups[group], 24) for group in cell)
+        first, *rest = (name_tag(evidence.groups[group], 24) for group in cell)
         said = join((first, *(part for name in rest for part in (" preferred to ", name))))
         names.append(tag("li", mark, " ", said))
     return tag("ul", *names, cls="legend")

@@ -18,7 +18,7 @@ from dataclasses import replace
 from importlib.resources import files
 from typing import Any
 
-from pairity._utils.files import whole
+from pairity._utils.files import atomic_write
 from pairity._utils.html import Html, escape, join, tag
 from pairity.audits.audit import Audit
 from pairity.comparisons.frontiers import Frontier
@@ -125,7 +125,7 @@ class Report:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page; an error leaves what was there before."""
         page = self.to_html().encode("utf-8")
-        with whole(path) as file:
+        with atomic_write(path) as file:
             file.write(page)
 
     def _repr_html_(self) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pairity._utils.files import whole
+from pairity._utils.files import atomic_write
 from pairity._utils.json_codec import Entry, encode_array, encode_number
 from pairity._utils.model_folder import read_model
 from pairity._utils.typing import Array
@@ -43,7 +43,7 @@ def read_round(entry: Entry, k: int) -> Round:
     """A round from its JSON; `k` is the number of groups."""
     shapes = ((k, k), (k,))
     return Round(
-        number=entry.whole("number"),
+        number=entry.count("number"),
         lambda_=entry.array("lambda", shapes),
         delta=entry.array("violation", shapes),
         violation=entry.number("worst"),
@@ -122,7 +122,7 @@ class Checkpoint:
             "settings": self.settings,
             "rounds": [describe_round(each) for each in self.rounds],
         }
-        with whole(self.folder / FILE) as target:
+        with atomic_write(self.folder / FILE) as target:
             target.write(json.dumps(said, indent=1, allow_nan=False).encode())
 
     def _place(self, number: int) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity._utils.files import require_place, whole
+from pairity._utils.files import atomic_write, require_output_file
 from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, MissingExtraError
@@ -81,7 +81,7 @@ def export_pairs(
     <BLANKLINE>
     """
     path = Path(path)
-    require_place(path)
+    require_output_file(path)
     write = _writer(path, format)
     if isinstance(block, bool) or not isinstance(block, (int, np.integer)) or block < 1:
         raise InputError(f"block is {block!r}; give a whole number of pairs, 1 or more.")
@@ -128,7 +128,7 @@ def _write_catboost(
     blocks: Blocks,
 ) -> None:
     line = "{}\t{}\t{!r}\n".format
-    with whole(path) as file:
+    with atomic_write(path) as file:
         for winner, loser, weight in blocks:
             lines = map(line, rows[winner].tolist(), rows[loser].tolist(), weight.tolist())
             file.write("".join(lines).encode())
@@ -151,7 +151,7 @@ def _write_parquet(
         ],
         {"pairity.reweighting.weights": weights.to_json()},
     )
-    with whole(path) as file, parquet.ParquetWriter(file, schema) as writer:
+    with atomic_write(path) as file, parquet.ParquetWriter(file, schema) as writer:
         for winner, loser, weight in blocks:
             columns = [
                 ids.take(pa.array(queries.query[winner])),

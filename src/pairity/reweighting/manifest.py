@@ -84,7 +84,7 @@ def read_model(kind: Any, entry: Entry, rankers: Mapping[str, Any], fitted: Any)
     model.outcome_ = _read_outcome(entry)
     model.history_ = tuple(read_round(each, k) for each in entry.entries("history"))
     model.training_digest_ = training.text("digest")
-    model._training = {name: training.whole(name) for name in ("items", "queries")}
+    model._training = {name: training.count(name) for name in ("items", "queries")}
     model._trained_on = None
     return model
 

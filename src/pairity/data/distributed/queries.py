@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pairity._utils.threads import having
+from pairity._utils.threads import assign_threads
 from pairity._utils.typing import Array
 from pairity.data.distributed.clients import (
     Placed,
@@ -361,7 +361,7 @@ def _refuse_cut(client: Any, read: list[Any], facts: list[Facts | None]) -> None
 
 def _call(function: Callable[..., Any], queries: Queries, *columns: Any) -> Any:
     """Run on a worker, with as many threads as it has."""
-    with having(n_worker_threads()):
+    with assign_threads(n_worker_threads()):
         return function(queries, *columns)
 
 
