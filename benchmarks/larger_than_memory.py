@@ -27,7 +27,7 @@ SETTINGS = {  # of the environment, for processes that have little memory
     "OMP_WAIT_POLICY": "PASSIVE",  # for time, not memory
 }
 STACK = 2**21  # bytes of each thread's, which are reserved whole
-COLUMNS = dict(label="y", query="qid", group="group")
+COLUMNS = dict(y="y", qid="qid", sensitive_features="group")
 COST = {"linear": (10**5, 10**6, 10**7), "lightgbm": (10**5, 10**6), "xgboost": (10**5, 10**6)}
 
 
@@ -92,8 +92,8 @@ def child(folder, engine, allowed):
     if allowed:
         resource.setrlimit(resource.RLIMIT_DATA, (allowed, allowed))
     from pairity import FairRanker, audit
+    from pairity.data import read_parquet
     from pairity.data.parquet_features import ParquetFeatures
-    from pairity.datasets import read_parquet
 
     told = {"passes": 0}
     plain = ParquetFeatures.blocks
@@ -182,7 +182,7 @@ def cost():
 
 
 def timed(folder, engine):
-    from pairity.datasets import read_parquet
+    from pairity.data import read_parquet
     from pairity.rankers.adapters import as_ranker
 
     began = time.perf_counter()

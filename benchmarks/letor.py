@@ -14,13 +14,13 @@ from benchmarks.tools import GRADES, markdown
 TITLE = "Reading LETOR files (136 features, one core)"
 N_FEATURES = 136
 OURS = """
-from pairity.datasets import read_letor_arrays
+from pairity.data import read_letor_arrays
 def read(path):
     arrays = read_letor_arrays(path)
     return arrays.X, arrays.y, arrays.qid
 """
 SPARSE = """
-from pairity.datasets import read_letor_arrays
+from pairity.data import read_letor_arrays
 def read(path):
     arrays = read_letor_arrays(path, sparse=True)
     return arrays.X, arrays.y, arrays.qid

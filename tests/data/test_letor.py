@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from pairity._utils.threads import limit_threads
-from pairity.data import letor
-from pairity.datasets import read_letor, read_letor_arrays
+from pairity.data import letor, read_letor, read_letor_arrays
 from pairity.exceptions import InputError
 
 TEXT = b"2 qid:1 1:0.5 3:1e1 # docid = 7\n0 qid:1 2:-4\n\n# nothing\n1 qid:30 1:+7 3:.25\n"

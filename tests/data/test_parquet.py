@@ -14,8 +14,8 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 from pairity import FairRanker, LinearRanker, Queries, audit
-from pairity.data import parquet_features, tables
-from pairity.datasets import make_biased_ranking, read_parquet
+from pairity.data import parquet_features, read_parquet, tables
+from pairity.datasets import make_biased_ranking
 from pairity.exceptions import InputError, NotNumbersError, PairityWarning
 from pairity.rankers import _linear_data, _streams
 from pairity.rankers.adapters import as_ranker
@@ -23,7 +23,7 @@ from pairity.rankers.adapters import as_ranker
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
 
-COLUMNS = dict(label="label", query="query", group="group")
+COLUMNS = dict(y="label", qid="query", sensitive_features="group")
 
 
 @pytest.fixture(autouse=True)
@@ -278,7 +278,7 @@ def test_weights_and_several_attributes(tmp_path):
     )
     write(tmp_path, columns, n_files=1)
     queries = read_parquet(
-        tmp_path, label="label", query="query", group=["group", "age"], sample_weight="u",
+        tmp_path, y="label", qid="query", sensitive_features=["group", "age"], sample_weight="u",
         query_weight="v",
     )  # fmt: skip
     assert queries.feature_names == ("f0",)
@@ -286,7 +286,7 @@ def test_weights_and_several_attributes(tmp_path):
     assert queries.query_ids.tolist() == [3, 7]
     assert queries.query_weight.tolist() == [3.0, 2.0]
     assert queries["sample_weight"].tolist() == columns["u"].tolist()
-    assert read_parquet(tmp_path, label="label", query="query", features=[]).X is None
+    assert read_parquet(tmp_path, y="label", qid="query", features=[]).X is None
 
 
 def test_files_lists_and_patterns(tmp_path):
@@ -305,7 +305,7 @@ def test_files_lists_and_patterns(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "options", "error", "said"),
     [
-        ({}, {"label": "lable"}, InputError, r"no column 'lable'.*mean 'label'"),
+        ({}, {"y": "lable"}, InputError, r"no column 'lable'.*mean 'label'"),
         ({}, {"features": ["f9"]}, InputError, "no column 'f9'.*There are 'f0'"),
         ({}, {"exclude": ["f0"]}, InputError, "No column of .* is left as a feature"),
         ({}, {"features": ["label"]}, InputError, "'label' is named as a feature and"),
@@ -488,7 +488,7 @@ def test_memory_is_that_of_some_row_groups(tmp_path, monkeypatch, rows_at_once):
     columns = {f"f{k}": rng.normal(size=n_rows) for k in range(n_features)}
     columns |= {"label": rng.integers(0, 2, n_rows), "query": np.arange(n_rows) // 30}
     write(tmp_path, columns, n_files=2, row_group_size=1000)
-    queries = read_parquet(tmp_path, label="label", query="query")
+    queries = read_parquet(tmp_path, y="label", qid="query")
     data = _linear_data.Streamed(queries)
     row_group, per_row = 1000 * n_features * 8, 8 * n_rows
     for act, most in {
@@ -514,7 +514,7 @@ LITTLE = """
 import resource, sys
 import numpy as np
 from pairity import LinearRanker
-from pairity.datasets import read_parquet
+from pairity.data import read_parquet
 from pairity.exceptions import NoMemoryError
 from pairity.rankers.adapters import as_ranker
 
@@ -524,7 +524,7 @@ if engine == "xgboost":
     ranker = as_ranker(XGBRanker(n_estimators=1, n_jobs=1, max_depth=10, max_bin=4096))
 else:
     ranker = LinearRanker()
-queries = read_parquet(folder, label="label", query="query")
+queries = read_parquet(folder, y="label", qid="query")
 X = queries.X.load() if engine == "xgboost" else queries.X
 status = open("/proc/self/status").read()
 now = 1024 * int(status.partition("VmData:")[2].split()[0])

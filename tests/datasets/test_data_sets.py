@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_svmlight_file
 
+from pairity.data import read_letor_arrays
 from pairity.datasets import download as files
 from pairity.datasets import (
     engineering_students,
@@ -16,7 +17,6 @@ from pairity.datasets import (
     load_mslr,
     load_trec_w3c,
     mslr,
-    read_letor_arrays,
     trec_w3c,
 )
 from pairity.datasets.download import find_data

@@ -106,7 +106,7 @@ def read_letor(
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from pairity.datasets import read_letor
+    >>> from pairity.data import read_letor
     >>> text = "2 qid:1 1:0.5 3:1 # first\n0 qid:1 2:4\n1 qid:2 1:7\n"
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder) / "train.txt"

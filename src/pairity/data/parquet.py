@@ -33,9 +33,9 @@ from pairity.exceptions import InputError, NotNumbersError
 def read_parquet(
     paths: Paths,
     *,
-    label: str,
-    query: str,
-    group: str | Sequence[str] | None = None,
+    y: str,
+    qid: str,
+    sensitive_features: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     exclude: Sequence[str] = (),
     sample_weight: str | None = None,
@@ -49,12 +49,12 @@ def read_parquet(
         A file, a folder (all ``.parquet`` and ``.pq`` files in it and below, in the order of their
         names), a pattern such as ``"part-*.parquet"``, or a list of these. Rows are joined in that
         order.
-    label, query : str
-        Columns of labels and of query ids. The rows of a query stand together; row groups and
-        files may cut it.
-    group : str or several, optional
-        Columns of the protected attribute, numbers, text or categories; several stand for their
-        intersection.
+    y, qid : str
+        The columns of labels and of query ids. Rows of a query must be contiguous, but may span
+        row groups and files.
+    sensitive_features : str or sequence of str, optional
+        The columns of the protected attribute: numbers, text or categories. Several columns stand
+        for their intersection.
     features : names of columns, optional
         By default all columns that have no other role. Numbers or booleans; an empty list reads
         none.
@@ -80,23 +80,27 @@ def read_parquet(
     >>> import tempfile
     >>> from pathlib import Path
     >>> import pandas as pd
-    >>> from pairity.datasets import read_parquet
+    >>> from pairity.data import read_parquet
     >>> table = pd.DataFrame({"q": [1, 1, 2, 2], "y": [0, 1, 1, 0], "f": [.1, .9, .8, .3]})
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     table.to_parquet(Path(folder) / "table.parquet")
-    ...     queries = read_parquet(folder, label="y", query="q")
+    ...     queries = read_parquet(folder, y="y", qid="q")
     >>> queries
     Queries(n_queries=2, n_items=4, n_features=1, groups=(), n_missing=4)
     """
     files, schemas = zip(*map(describe_file, list_files(paths)), strict=True)
-    groups = [] if group is None else [group] if isinstance(group, str) else list(group)
+    groups = (
+        [sensitive_features]
+        if isinstance(sensitive_features, str)
+        else list(sensitive_features or ())
+    )
     weights = [name for name in (sample_weight, query_weight) if name is not None]
-    roles = [label, query, *groups, *weights]
+    roles = [y, qid, *groups, *weights]
     chosen = _features(files[0].path, schemas[0], roles, features, exclude)
     for file, schema in zip(files, schemas, strict=True):
         _require_columns(file.path, schema, [*roles, *chosen], files[0].path)
         _require_numbers(file.path, schema, chosen)
-        _require_alike(file.path, schema, schemas[0], [query, *groups])
+        _require_alike(file.path, schema, schemas[0], [qid, *groups])
     if not sum(file.n_rows for file in files):
         raise InputError(f"{files[0].path} has no rows. Give a table with at least one.")
     X = None
@@ -105,12 +109,12 @@ def read_parquet(
             str(schema.field(name).type) == "float" for schema in schemas for name in chosen
         )
         X = ParquetFeatures(files, tuple(chosen), np.dtype(np.float32 if single else np.float64))
-    starts, ids = _runs(files, query)
+    starts, ids = _runs(files, qid)
     n_rows = sum(file.n_rows for file in files)
     columns = {name: _values(files, name) for name in groups}
     queries = Queries.from_arrays(
         X,
-        _numbers(files, label),
+        _numbers(files, y),
         qid=np.repeat(np.arange(len(starts)), np.diff([*starts, n_rows])),
         sensitive_features=None if not groups else columns if groups[1:] else columns[groups[0]],
         sample_weight=None if sample_weight is None else _numbers(files, sample_weight),

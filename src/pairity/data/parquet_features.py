@@ -61,7 +61,7 @@ class ParquetFile:
 class ParquetFeatures:
     """A matrix of numbers in the columns of Parquet files, read block by block when it is needed.
 
-    Make one with `pairity.datasets.read_parquet`. In memory it is the names of files and columns,
+    Make one with `pairity.data.read_parquet`. In memory it is the names of files and columns,
     and which rows are chosen.
 
     Attributes

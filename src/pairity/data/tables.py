@@ -260,7 +260,7 @@ def _read_letor(file: Path, progress: Show) -> Table:
     if X.shape[1] > MOST_COLUMNS:
         raise InputError(
             f"{file} has features up to {X.shape[1]:,}; a table may have {MOST_COLUMNS:,}. Read it "
-            "with pairity.datasets.read_letor(..., sparse=True)."
+            "with pairity.data.read_letor(..., sparse=True)."
         )
     columns: dict[str, Column] = {"label": arrays.y}
     roles = {"label": "label"}

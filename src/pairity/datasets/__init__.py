@@ -1,7 +1,5 @@
-"""Data: synthetic queries, the data sets of the literature, LETOR and Parquet files."""
+"""Data sets: synthetic queries and the public data sets of the literature."""
 
-from pairity.data.letor import LetorArrays, read_letor, read_letor_arrays
-from pairity.data.parquet import read_parquet
 from pairity.datasets.download import cache_folder
 from pairity.datasets.engineering_students import load_engineering_students
 from pairity.datasets.mslr import load_mslr
@@ -11,14 +9,10 @@ from pairity.datasets.trec_w3c import load_trec_w3c
 
 __all__ = [
     "BiasedRanking",
-    "LetorArrays",
     "RankingData",
     "cache_folder",
     "load_engineering_students",
     "load_mslr",
     "load_trec_w3c",
     "make_biased_ranking",
-    "read_letor",
-    "read_letor_arrays",
-    "read_parquet",
 ]

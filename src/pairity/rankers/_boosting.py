@@ -217,7 +217,7 @@ def memory_told(library: str, in_files: bool) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, NoMemoryError) or not is_lack_of_memory(error):
             raise
-        instead = "Or leave the features in Parquet files: pairity.datasets.read_parquet."
+        instead = "Or leave the features in Parquet files: pairity.data.read_parquet."
         if in_files:
             instead = LITTLE_MEMORY
         told = (str(error).strip().splitlines() or ["no more is said"])[0]

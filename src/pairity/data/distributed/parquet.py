@@ -46,7 +46,7 @@ def read_parquet(
     Parameters
     ----------
     paths : path, pattern or several
-        As `pairity.datasets.read_parquet` takes them. All machines see the files under the same
+        As `pairity.data.read_parquet` takes them. All machines see the files under the same
         path: on shared storage, or as copies. The rows of a query stand together; row groups and
         files may cut it.
     query : str, the column of query ids
