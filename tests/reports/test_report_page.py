@@ -92,7 +92,7 @@ DRAWN = """() => Object.fromEntries(Bokeh.documents
   .flatMap(document => [...document._all_models.values()])
   .filter(model => model.name && model.data && model.name !== "frontier")
   .map(model => [model.name, JSON.stringify(model.data)]))"""
-PANELS = ("answer", "tables", "learnt", "rankings", "exposure", "cautions")
+PANELS = ("answer", "tables", "learnt", "rankings", "exposure", "caveats")
 
 
 def test_it_opens_without_a_complaint_or_a_request(browser, written):

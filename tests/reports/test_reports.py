@@ -17,11 +17,11 @@ from pairity import FairRanker, InterGroup, Queries, Report, as_method, audit, s
 from pairity._utils.html import escape, name_tag, tag
 from pairity.cli import main
 from pairity.exceptions import InputError, MissingExtraError, ModelFileError
-from pairity.reports.caveats import with_cautions
+from pairity.reports.caveats import add_caveats
 from pairity.reports.charts import draw
-from pairity.reports.collect import Scored, gather, of_audits
+from pairity.reports.collect import Scored, collect, collect_audits
 from pairity.reports.evidence import FILE, Evidence
-from pairity.reports.merge import together
+from pairity.reports.merge import merge_evidence
 from pairity.reports.observations import Observed, position_shares
 from pairity.reports.panels import shown_groups
 from pairity.reports.prose import answer, meaning, weight_sentences
@@ -90,31 +90,31 @@ def test_tops_are_the_order_of_the_scores():
     assert gaps == sorted(gaps, reverse=True)
 
 
-def test_cautions_come_from_facts():
+def test_caveats_come_from_facts():
     held = evidence()
-    said = " ".join(each.text for each in held.candidates[held.after].cautions)
+    said = " ".join(each.text for each in held.candidates[held.after].caveats)
     assert "Only 24 queries were held out" in said
     assert "‘\u2068gender\u2069’" in said
     assert "Proposition 1" in said
-    few = with_cautions(replace(held, n_queries=4, tolerance=0.0001))
-    said = " ".join(each.text for each in few.candidates[held.after].cautions)
+    few = add_caveats(replace(held, n_queries=4, tolerance=0.0001))
+    said = " ".join(each.text for each in few.candidates[held.after].caveats)
     assert "too few to trust any figure" in said
     assert "tolerance of 0.0001" in said
-    many = with_cautions(replace(held, n_queries=4000, tolerance=0.9, attributes=()))
-    said = " ".join(each.text for each in many.candidates[held.after].cautions)
+    many = add_caveats(replace(held, n_queries=4000, tolerance=0.9, attributes=()))
+    said = " ".join(each.text for each in many.candidates[held.after].caveats)
     assert "queries were held out" not in said
     assert "tolerance" not in said
 
 
-def test_missing_groups_and_small_cells_are_cautioned():
+def test_missing_groups_and_small_cells_are_caveats():
     _, test, plain, _ = trained()
     groups = np.array(test["sensitive_features"], dtype=object)
     groups[::3] = None
     part = Queries.from_arrays(
         test.X, test.y, qid=test["qid"], sensitive_features=groups
     ).take(np.arange(6))  # fmt: skip
-    held = gather(part, {"plain": plain.predict(part.X)}, n_resamples=20)
-    said = " ".join(each.text for each in held.candidates[0].cautions)
+    held = collect(part, {"plain": plain.predict(part.X)}, n_resamples=20)
+    said = " ".join(each.text for each in held.candidates[0].caveats)
     assert "have no known group" in said
     assert "4 of 8 cells" in said or "8 of 8 cells" in said
     assert "✻ few" in Report(held).to_html()
@@ -220,7 +220,7 @@ def test_of_many_groups_the_widest_gap_is_shown():
     queries = Queries.from_arrays(
         None, rng.integers(0, 2, len(groups)), qid=lists, sensitive_features=groups
     )
-    held = gather(queries, {"one": scores}, constraint="statistical", n_resamples=20)
+    held = collect(queries, {"one": scores}, constraint="statistical", n_resamples=20)
     assert {"g19", "g17"} & set(held.gap)
     shown = [held.groups[at] for at in shown_groups(held)]
     assert len(shown) == 12
@@ -326,12 +326,12 @@ def test_the_best_points_of_a_sweep_have_rankings(jobs, tmp_path, capsys):
 def test_the_page_of_a_sweep_is_about_the_queries_of_its_first_seed(jobs, tmp_path, monkeypatch):
     seen = {}
 
-    def gather_sweep(frontier, methods, train, test, **options):
+    def collect_sweep(frontier, methods, train, test, **options):
         scores = methods[0].fit(train, 3)(test)
         seen["auc"] = audit(test, scores, n_resamples=0).auc, frontier.runs[0].test["auc"].value
         raise InputError("enough")
 
-    monkeypatch.setattr("pairity.reports.collect.gather_sweep", gather_sweep)
+    monkeypatch.setattr("pairity.reports.collect.collect_sweep", collect_sweep)
     words = ["--label", "hired", "--query", "search", "--group", "gender", "--quiet"]
     words += ["--methods", "unconstrained", "--seed", "3", "--seeds", "2"]
     assert main(["sweep", str(jobs), *words, "--report", str(tmp_path / "sweep.html")]) == 2
@@ -350,16 +350,16 @@ def test_what_cannot_be_shown_is_refused():
         Report([result], constraint="nothing")
     with pytest.raises(InputError, match="not of str"):
         Report(["plain"])
-    with pytest.raises(InputError, match="to gather"):
+    with pytest.raises(InputError, match="to collect"):
         Report(evidence(), tolerance=0.1)
     with pytest.raises(InputError, match="no ranker to show"):
-        gather(test, {})
+        collect(test, {})
     with pytest.raises(InputError, match="no ranker 'best'"):
-        gather(test, {"plain": plain.predict(test.X)}, after="best")
+        collect(test, {"plain": plain.predict(test.X)}, after="best")
     with pytest.raises(InputError, match="3 names of items"):
-        gather(test, {"plain": plain.predict(test.X)}, items=list("abc"), n_resamples=0)
+        collect(test, {"plain": plain.predict(test.X)}, items=list("abc"), n_resamples=0)
     with pytest.raises(InputError, match="scores of 'plain'"):
-        gather(test, {"plain": Scored(["a"] * test.n_items)})
+        collect(test, {"plain": Scored(["a"] * test.n_items)})
 
 
 def test_a_constraint_of_ones_own():
@@ -370,7 +370,7 @@ def test_a_constraint_of_ones_own():
         means = [scores[queries.group == k].mean() for k in range(queries.n_groups)]
         return np.array(means) - np.mean(means)
 
-    held = gather(
+    held = collect(
         test, {"plain": plain.predict(test.X), "fair": fair.predict(test.X)}, constraint=lead,
         n_resamples=20,
     )  # fmt: skip
@@ -384,7 +384,7 @@ def test_a_constraint_of_ones_own():
 
 
 def test_evidence_comes_back_as_it_went():
-    for held in (evidence(), of_audits([trained_audit()])):
+    for held in (evidence(), collect_audits([trained_audit()])):
         again = Evidence.from_json(held.to_json())
         assert again.to_json() == held.to_json()
         assert Report(again).to_html() == Report(held).to_html()
@@ -485,7 +485,7 @@ def test_the_page_is_drawn_again(models, tmp_path, capsys):
     both = [str(models / "one"), str(models / "two")]
     assert main(["report", *both, "--output", str(out), "--title", "Both <b>", "--quiet"]) == 0
     assert "Both &lt;b&gt;" in out.read_text()
-    held = together({name: read(models / name) for name in ("one", "two")})
+    held = merge_evidence({name: read(models / name) for name in ("one", "two")})
     names = [each.name for each in held.candidates]
     assert names == [
         "plain", "one: 50 % of the way", "one: reweighted", "two: 50 % of the way",

@@ -6,7 +6,7 @@ import numpy as np
 
 from pairity import FairRanker, LinearRanker, Queries
 from pairity.datasets import make_biased_ranking
-from pairity.reports.collect import gather_training
+from pairity.reports.collect import collect_training
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -41,7 +41,7 @@ def trained(names=("men", "women"), n_queries=60, seed=3):
 @cache
 def evidence(names=("men", "women"), shares=(0.5,), title=""):
     train, test, plain, fair = trained(names)
-    return gather_training(
+    return collect_training(
         plain, fair, train, test, shares=shares, n_resamples=100, attributes=["gender"],
         provenance={"command": "pairity train <jobs>.csv", "seed": 3}, title=title,
     )  # fmt: skip

@@ -57,7 +57,7 @@ class Summed:
     sizes: NDArray[np.int64]
 
 
-def audit_spread(
+def audit_distributed(
     queries: DaskQueries,
     constraints: dict[str, Any],
     cuts: tuple[int, ...],

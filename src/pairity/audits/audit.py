@@ -21,17 +21,17 @@ import numpy as np
 from pairity._utils.html import notebook, tag
 from pairity._utils.text import make_frame, short_names, shorten
 from pairity._utils.typing import Array
-from pairity.audits._distributed import audit_spread
+from pairity.audits._distributed import audit_distributed
 from pairity.audits.estimates import (
     Estimate,
     Support,
     means,
     resampled_weights,
     violation,
-    with_numbers,
+    with_intervals,
 )
 from pairity.audits.measures import measures_of
-from pairity.audits.tables import MOST_GROUPS, figures_to_html, render_figures
+from pairity.audits.tables import MOST_GROUPS, estimates_to_html, render_estimates
 from pairity.constraints.pairwise import CATALOGUE, Constraint, as_constraint
 from pairity.data.columns import as_numbers
 from pairity.data.distributed.clients import is_dask, using_client
@@ -157,12 +157,12 @@ class Audit:
         return f"Audit(name={self.name!r}, n_queries={self.n_queries}, auc={self.auc:.4f})"
 
     def __str__(self) -> str:
-        tables = render_figures(self._index, self.groups, self.k, self.confidence)
+        tables = render_estimates(self._index, self.groups, self.k, self.confidence)
         return f"{self._head()}\n\n{tables}"
 
     def _repr_html_(self) -> str:
         """The same tables, for notebooks."""
-        tables = figures_to_html(self._index, self.groups, self.k, self.confidence)
+        tables = estimates_to_html(self._index, self.groups, self.k, self.confidence)
         head = (tag("p", tag("bdi", line)) for line in self._head().splitlines())
         return notebook(*head, tables)
 
@@ -293,7 +293,7 @@ def audit(
         with _on_workers(y, scores, qid, sensitive_features, sample_weight, query_weight) as spread:
             require_groups(spread)
             require_preferences(spread)
-            statistics, sums = audit_spread(
+            statistics, sums = audit_distributed(
                 spread, named, cuts, choose_gain(gain, spread), n_resamples, random_state
             )
         n_queries, n_items, n_missing, n_pairs, *sizes = sums.sizes.tolist()
@@ -302,7 +302,7 @@ def audit(
             name=str(name), groups=spread.groups, n_queries=n_queries, n_items=n_items,
             n_missing=n_missing, n_pairs=n_pairs, group_sizes=tuple(sizes), k=cuts,
             confidence=float(confidence),
-            estimates=tuple(with_numbers(statistics, iter(drawn), float(confidence))),
+            estimates=tuple(with_intervals(statistics, iter(drawn), float(confidence))),
         )  # fmt: skip
     queries = _as_queries(y, qid, sensitive_features, sample_weight, query_weight)
     numbers = as_numbers(scores, "scores", queries.n_items)
@@ -328,7 +328,7 @@ def audit(
         group_sizes=tuple(support.sizes[:, :-1].sum(axis=0).tolist()),
         k=cuts,
         confidence=float(confidence),
-        estimates=tuple(with_numbers(statistics, draws, float(confidence))),
+        estimates=tuple(with_intervals(statistics, draws, float(confidence))),
     )
 
 

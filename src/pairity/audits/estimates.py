@@ -364,7 +364,7 @@ def resampled_weights(weight: Array, n_resamples: int, random_state: object) -> 
         yield np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n) * weight
 
 
-def with_numbers(
+def with_intervals(
     statistics: list[Statistics], draws: Iterator[Array], confidence: float
 ) -> Iterator[Estimate]:
     """The figures of all estimates, with their values and with percentiles over the draws."""

@@ -36,7 +36,7 @@ class Section:
     shades: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
 
-def render_figures(
+def render_estimates(
     index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
 ) -> str:
     """The figures of an audit, by (measure, group, other, constraint), as tables.
@@ -51,7 +51,7 @@ def render_figures(
     return "\n\n".join([*tables, "\n".join(_notes(index))])
 
 
-def figures_to_html(
+def estimates_to_html(
     index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
 ) -> Html:
     """The same as HTML, values of K × K tables coloured by how far they are from even."""

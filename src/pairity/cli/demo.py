@@ -56,10 +56,10 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _report(demo: Demo, given: argparse.Namespace) -> str | None:
-    from pairity.reports.collect import gather_training
+    from pairity.reports.collect import collect_training
     from pairity.reports.report import Report
 
-    evidence = gather_training(
+    evidence = collect_training(
         demo.plain, demo.fair, demo.train, demo.test, audits=demo.audits,
         provenance={"command": given.command, "data": "built-in, synthetic", "seed": given.seed},
         title="Synthetic data whose labels favour one group",

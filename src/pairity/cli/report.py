@@ -45,11 +45,11 @@ def add_to(commands: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     """Read, draw, write."""
     from pairity._utils.files import require_output_file
-    from pairity.reports.merge import together
+    from pairity.reports.merge import merge_evidence
     from pairity.reports.report import Report
 
     require_output_file(Path(given.output))
-    evidence = together({folder: _read(folder) for folder in given.models})
+    evidence = merge_evidence({folder: _read(folder) for folder in given.models})
     Report(evidence, title=given.title).save(given.output)
     if not given.quiet:
         say(f"The report is {given.output}.")

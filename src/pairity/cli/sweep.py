@@ -194,11 +194,11 @@ def _report(
 ) -> None:  # fmt: skip
     """The page, with the split of the first seed."""
     from pairity.comparisons.sweeps import split_for
-    from pairity.reports.collect import gather_sweep
+    from pairity.reports.collect import collect_sweep
     from pairity.reports.report import Report
 
     train, test, _ = split_for(given.seed, queries, given.test, given.validation)
-    evidence = gather_sweep(
+    evidence = collect_sweep(
         frontier, methods, train, test, constraint=given.constraint,
         after=choice.point or choice.closest, random_state=given.seed, tolerance=choice.epsilon,
         attributes=[*given.group, *given.group_file],

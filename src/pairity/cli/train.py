@@ -100,7 +100,7 @@ def run(given: argparse.Namespace) -> int:
     from pairity.audits.audit import audit
     from pairity.audits.comparison import compare
     from pairity.constraints.pairwise import as_constraint
-    from pairity.reports.collect import of_audits
+    from pairity.reports.collect import collect_audits
     from pairity.reweighting.algorithm import Outcome
     from pairity.reweighting.fair_ranker import FairRanker
 
@@ -142,7 +142,7 @@ def run(given: argparse.Namespace) -> int:
     also = {}
     if not given.no_report:
         evidence = (
-            of_audits(audits.values(), constraint=given.constraint, tolerance=given.tolerance)
+            collect_audits(audits.values(), constraint=given.constraint, tolerance=given.tolerance)
             if later
             else _evidence(given, before, fair, queries, train, test, audits)
         )
@@ -193,14 +193,14 @@ def _evidence(
     """What is measured for the page that goes with the model."""
     import numpy as np
 
-    from pairity.reports.collect import gather_training
+    from pairity.reports.collect import collect_training
 
     if has_workers(given) and given.validation is not None:  # who held out the same queries
         train, validation = train.split(given.validation, given.seed)
         fair.set_params(validation=validation)
     held = set(test.query_ids.tolist())
     rows = np.flatnonzero(np.array([q in held for q in queries.query_ids.tolist()])[queries.query])
-    return gather_training(
+    return collect_training(
         before,
         fair,
         train,

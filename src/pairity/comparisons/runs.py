@@ -37,7 +37,7 @@ from pairity.audits.estimates import (
     means,
     resampled_weights,
     violation,
-    with_numbers,
+    with_intervals,
 )
 from pairity.baselines.methods import Method, Rankings
 from pairity.constraints.pairwise import Constraint
@@ -172,7 +172,7 @@ class Measuring:
         draws = resampled_weights(queries.weight_of_query, self.n_resamples, 0)
         estimates = [
             estimate
-            for estimate in with_numbers(statistics, draws, self.confidence)
+            for estimate in with_intervals(statistics, draws, self.confidence)
             if estimate.measure not in ("gap", "gap_within")
         ]
         named = {estimate.constraint or estimate.measure: estimate for estimate in estimates}

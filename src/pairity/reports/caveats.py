@@ -8,7 +8,7 @@ from math import isfinite
 
 from pairity._utils.text import shorten
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
-from pairity.reports.evidence import Candidate, Caution, Evidence
+from pairity.reports.evidence import Candidate, Caveat, Evidence
 
 MODEST_QUERIES = 50
 SMALL_SHARE = 0.05
@@ -27,15 +27,15 @@ def quote(name: str) -> str:
     return f"‘\u2068{shorten(name, 40)}\u2069’"
 
 
-def with_cautions(evidence: Evidence) -> Evidence:
+def add_caveats(evidence: Evidence) -> Evidence:
     """The same evidence, every candidate with what its figures do not show."""
     candidates = tuple(
-        replace(each, cautions=_cautions(evidence, each)) for each in evidence.candidates
+        replace(each, caveats=_caveats(evidence, each)) for each in evidence.candidates
     )
     return replace(evidence, candidates=candidates)
 
 
-def _cautions(evidence: Evidence, after: Candidate) -> tuple[Caution, ...]:
+def _caveats(evidence: Evidence, after: Candidate) -> tuple[Caveat, ...]:
     """What these data say against themselves, then what no data can tell."""
     before = evidence.candidates[evidence.before]
     measured = [
@@ -47,8 +47,8 @@ def _cautions(evidence: Evidence, after: Candidate) -> tuple[Caution, ...]:
         *_choice(evidence, after),
     ]
     return (
-        *(Caution(text, True) for text in measured),
-        *(Caution(text, False) for text in _always(evidence, after)),
+        *(Caveat(text, True) for text in measured),
+        *(Caveat(text, False) for text in _always(evidence, after)),
     )
 
 

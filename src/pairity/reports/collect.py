@@ -1,4 +1,4 @@
-"""gather: measures rankers on held-out queries for a report.
+"""collect: measures rankers on held-out queries for a report.
 
 Everything that a page shows is measured here, once; `pairity.reports` only draws it.
 """
@@ -26,7 +26,7 @@ from pairity.data.columns import as_numbers
 from pairity.data.digest import digest
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityWarning
-from pairity.reports.caveats import with_cautions
+from pairity.reports.caveats import add_caveats
 from pairity.reports.evidence import HELD_OUT, Candidate, Evidence, RoundSeen, Table
 from pairity.reports.observations import (
     BINS,
@@ -64,7 +64,7 @@ class Scored:
     note: str = ""
 
 
-def gather(
+def collect(
     queries: Queries,
     rankers: Mapping[str, Any],
     *,
@@ -183,10 +183,10 @@ def gather(
         outcome="" if model is None else str(model.outcome_),
         provenance=tuple((str(key), str(value)) for key, value in (provenance or {}).items()),
     )
-    return with_cautions(made)
+    return add_caveats(made)
 
 
-def gather_training(
+def collect_training(
     plain: Any,
     model: FairRanker,
     train: Queries,
@@ -209,16 +209,16 @@ def gather_training(
     provenance : mapping
         Put in front of the versions, settings and digests, which are added.
     **options
-        Handed on to `gather`.
+        Handed on to `collect`.
 
     Examples
     --------
     >>> from pairity import FairRanker, LinearRanker
     >>> from pairity.datasets import make_biased_ranking
-    >>> from pairity.reports.collect import gather_training
+    >>> from pairity.reports.collect import collect_training
     >>> train, test = make_biased_ranking(60, 20, random_state=0).queries().split(0.3, 0)
     >>> plain, fair = FairRanker(max_rounds=0).fit(**train), FairRanker().fit(**train)
-    >>> evidence = gather_training(plain, fair, train, test, shares=[0.5], n_resamples=100)
+    >>> evidence = collect_training(plain, fair, train, test, shares=[0.5], n_resamples=100)
     >>> evidence
     Evidence(constraint='inter', candidates=['plain', '50 % of the way', 'reweighted'])
     """
@@ -228,10 +228,10 @@ def gather_training(
         "reweighted": Scored(model.predict(test.X), method="reweighted"),
     }
     told = {**(provenance or {}), **_provenance(model, train, test)}
-    return gather(test, rankers, model=model, provenance=told, **options)
+    return collect(test, rankers, model=model, provenance=told, **options)
 
 
-def gather_sweep(
+def collect_sweep(
     frontier: Frontier,
     methods: Iterable[Method],
     train: Queries,
@@ -254,7 +254,7 @@ def gather_sweep(
         The one compared with the first point when the page opens.
     random_state : int, the seed of that split
     **options
-        Handed on to `gather`.
+        Handed on to `collect`.
 
     Notes
     -----
@@ -277,13 +277,13 @@ def gather_sweep(
             scores = scores.sample(test, random_state)
             note = "It draws its order at random; one draw is shown."
         rankers[name] = Scored(scores, method.name, None, method.needs_group, note)
-    return gather(
+    return collect(
         test, rankers, constraint=constraint, frontier=frontier,
         after=_point_name(frontier, after), random_state=random_state, **options,
     )  # fmt: skip
 
 
-def of_audits(
+def collect_audits(
     audits: Iterable[Audit],
     *,
     constraint: str | None = None,
@@ -301,7 +301,7 @@ def of_audits(
         The violation that the page is about; by default "inter" where it was measured, otherwise
         the first that was.
     tolerance, frontier, title
-        As in `gather`.
+        As in `collect`.
     """
     held = list(audits)
     if not held:
@@ -343,13 +343,13 @@ def of_audits(
         after=len(held) - 1,
         n_queries=one.n_queries,
     )
-    return with_cautions(made)
+    return add_caveats(made)
 
 
 def along_path(
     model: FairRanker, train: Queries, test: Queries, shares: Sequence[float]
 ) -> dict[str, Scored]:
-    """Rankers between the plain one and this one, for `gather`: trained with x · λ*."""
+    """Rankers between the plain one and this one, for `collect`: trained with x · λ*."""
     if not len(shares):
         return {}
     path = model.path(**train, values=list(shares), test=test, keep_models=True)

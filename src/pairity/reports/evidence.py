@@ -1,7 +1,7 @@
 """Evidence: everything a report shows, as plain data that can be kept beside a model.
 
 A report computes nothing: what it draws is here, measured once on held-out queries by
-`pairity.reports.collect.gather`, written as JSON and read back with every entry checked.
+`pairity.reports.collect.collect`, written as JSON and read back with every entry checked.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Caution:
+class Caveat:
     """What a reader should not conclude; `measured` where these data say so themselves."""
 
     text: str
@@ -72,7 +72,7 @@ class Candidate:
     tops : for each query of `Evidence.queries`, its items from rank 1 down
     scores : the scores of these items
     note : str, what else is to be said
-    cautions : tuple of Caution, what is not to be concluded
+    caveats : tuple of Caveat, what is not to be concluded
     """
 
     name: str
@@ -87,7 +87,7 @@ class Candidate:
     tops: tuple[tuple[int, ...], ...] = ()
     scores: Table = ()
     note: str = ""
-    cautions: tuple[Caution, ...] = ()
+    caveats: tuple[Caveat, ...] = ()
 
     def estimate(self, measure: str, constraint: str | None = None) -> Estimate:
         """The figure of that measure; one without numbers where there is none."""
@@ -133,7 +133,7 @@ class RoundSeen:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
-    """What a report shows; made by `gather`, kept as JSON.
+    """What a report shows; made by `collect`, kept as JSON.
 
     Attributes
     ----------

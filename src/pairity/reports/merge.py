@@ -1,4 +1,4 @@
-"""together: the evidence of several models on one page."""
+"""merge_evidence: the evidence of several models on one page."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from pairity.exceptions import InputError
-from pairity.reports.caveats import with_cautions
+from pairity.reports.caveats import add_caveats
 from pairity.reports.evidence import HELD_OUT, Candidate, Evidence, ShownQuery
 
 
-def together(found: Mapping[str, Evidence]) -> Evidence:
+def merge_evidence(found: Mapping[str, Evidence]) -> Evidence:
     """The evidence of several models as one, their rankers named after the models.
 
     They must have been measured on the same held-out queries, by the same constraint. The first
@@ -48,7 +48,7 @@ def together(found: Mapping[str, Evidence]) -> Evidence:
                 )
                 kept = replace(kept, changes=each.changes, tops=tops, scores=each.scores)
             candidates.append(kept)
-    return with_cautions(replace(first, candidates=tuple(candidates), queries=queries))
+    return add_caveats(replace(first, candidates=tuple(candidates), queries=queries))
 
 
 def _renamed(candidate: Candidate, model: str) -> Candidate:

@@ -432,11 +432,11 @@ def rounds_table(evidence: Evidence) -> Html:
 # --- 7. and 8. -----------------------------------------------------------------------------------
 
 
-def cautions_panel(candidate: Candidate) -> Html:
+def caveats_panel(candidate: Candidate) -> Html:
     """What these data say against themselves, then what no data can tell."""
     lists = []
     for measured, title in ((True, "Measured here"), (False, "Always")):
-        said = [tag("li", each.text) for each in candidate.cautions if each.measured is measured]
+        said = [tag("li", each.text) for each in candidate.caveats if each.measured is measured]
         if said:
             lists.append(tag("div", tag("h3", title), tag("ul", *said), cls="half"))
     return tag("div", *lists, cls="pair")

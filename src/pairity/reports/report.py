@@ -26,7 +26,7 @@ from pairity.exceptions import InputError
 from pairity.reports import charts
 from pairity.reports import panels as pages
 from pairity.reports.caveats import quote
-from pairity.reports.collect import of_audits
+from pairity.reports.collect import collect_audits
 from pairity.reports.evidence import Evidence
 from pairity.reports.prose import between, what_is_measured
 
@@ -38,7 +38,7 @@ _SECTIONS = (
     ("learnt", "What was learnt"),
     ("rankings", "Rankings to look at"),
     ("exposure", "Who is seen"),
-    ("cautions", "What this does not show"),
+    ("caveats", "What this does not show"),
     ("again", "How to get it again"),
 )
 _NO_SCRIPT = "Without JavaScript there are no charts, and no other ranker or query can be chosen."
@@ -49,16 +49,16 @@ _FOOT = (
 
 
 class Report:
-    """One HTML page about rankers: the answer, the tables, the frontier, rankings, cautions.
+    """One HTML page about rankers: the answer, the tables, the frontier, rankings, caveats.
 
     Parameters
     ----------
     source : Evidence, Audit or sequence of Audit
-        What `pairity.reports.collect.gather` measured, or audits of the same queries, the first
+        What `pairity.reports.collect.collect` measured, or audits of the same queries, the first
         being
         compared with the last. Audits know no rankings and no weights: the page says so there.
     frontier : Frontier, optional
-        A sweep whose points are drawn with them; only with audits (`gather` takes its own).
+        A sweep whose points are drawn with them; only with audits (`collect` takes its own).
     constraint : str, optional
         The violation that the page is about, where audits are given.
     tolerance : float, optional
@@ -91,7 +91,7 @@ class Report:
             if frontier is not None or constraint is not None or tolerance is not None:
                 raise InputError(
                     "Evidence has its frontier, constraint and tolerance already. Give them to "
-                    "gather."
+                    "collect."
                 )
             self.evidence = replace(source, title=title) if title else source
             return
@@ -101,7 +101,7 @@ class Report:
                 raise InputError(
                     f"A report is made of audits or of evidence, not of {type(each).__name__}."
                 )
-        self.evidence = of_audits(
+        self.evidence = collect_audits(
             audits, constraint=constraint, tolerance=tolerance, frontier=frontier, title=title
         )
 
@@ -225,7 +225,7 @@ def _sections(evidence: Evidence) -> list[Html]:
         "learnt": [follow(pages.weights_panel)],
         "rankings": [pages.rankings(evidence)],
         "exposure": _exposure(evidence, follow(pages.exposure_panel)),
-        "cautions": [pages.per_candidate(evidence, pages.cautions_panel)],
+        "caveats": [pages.per_candidate(evidence, pages.caveats_panel)],
         "again": [pages.provenance_list(evidence)],
     }  # fmt: skip
     return [pages.section(name, titles[name], *content[name]) for name, _ in _SECTIONS]
