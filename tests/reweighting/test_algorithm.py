@@ -11,7 +11,8 @@ from pairity.constraints.pairwise import CATALOGUE, Contrasts, as_constraint, sp
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
-from pairity.reweighting.algorithm import Outcome, foresight, make_weigher, reweight, weight_table
+from pairity.reweighting.algorithm import Outcome, foresight, reweight
+from pairity.reweighting.weights import make_weigher, weight_table
 
 ONES = np.ones((2, 2))
 
@@ -24,9 +25,9 @@ def test_golden_weights():
     exponent = np.array([[0.0, third], [-third, 0.0]])
     np.testing.assert_allclose(weight_table(exponent), [[1, 2 / 3], [4 / 3, 1]])
     # both orders: σ(e_kl) + σ(-e_lk) = 1/3 + 1/3 and 2/3 + 2/3
-    np.testing.assert_allclose(weight_table(exponent, pairs="both"), [[1, 2 / 3], [4 / 3, 1]])
+    np.testing.assert_allclose(weight_table(exponent, enumeration="both"), [[1, 2 / 3], [4 / 3, 1]])
     symmetric = np.array([[0.0, third], [third, 0.0]])
-    np.testing.assert_allclose(weight_table(symmetric, pairs="both"), [[1, 1], [1, 1]])
+    np.testing.assert_allclose(weight_table(symmetric, enumeration="both"), [[1, 1], [1, 1]])
 
 
 def test_golden_spread_of_a_groups_multiplier():
@@ -52,15 +53,16 @@ def test_golden_closed_form():
     )
 
 
-@pytest.mark.parametrize("pairs", ["preference", "both"])
-def test_weights_are_one_at_lambda_zero(pairs):
-    np.testing.assert_array_equal(weight_table(np.zeros((3, 3)), pairs=pairs), np.ones((3, 3)))
+@pytest.mark.parametrize("enumeration", ["preference", "both"])
+def test_weights_are_one_at_lambda_zero(enumeration):
+    table = weight_table(np.zeros((3, 3)), enumeration=enumeration)
+    np.testing.assert_array_equal(table, np.ones((3, 3)))
 
 
 @given(arrays(float, (3, 3), elements=st.floats(-50, 50)))
 def test_both_orders_cannot_move_the_diagonal(exponent):
     """σ(λ) + σ(-λ) = 1: inside a group no λ changes a pair's weight."""
-    np.testing.assert_allclose(weight_table(exponent, pairs="both").diagonal(), 1.0)
+    np.testing.assert_allclose(weight_table(exponent, enumeration="both").diagonal(), 1.0)
     assert (weight_table(exponent) >= 0).all()
     assert (weight_table(exponent) <= 2).all()
 
@@ -68,7 +70,7 @@ def test_both_orders_cannot_move_the_diagonal(exponent):
 def test_intra_group_is_refused_with_both_orders_and_works_without():
     data = make_biased_ranking(100, 30, n_groups=2, separation=3.0, random_state=4)
     with pytest.raises(ConstraintError, match=r"σ\(λ\) \+ σ\(-λ\) = 1"):
-        FairRanker(constraint="intra", pairs="both").fit(**data.queries())
+        FairRanker(constraint="intra", enumeration="both").fit(**data.queries())
     # a feature that orders one group well and the other badly: there is something to even out
     uneven = uneven_inside()
     model = FairRanker(constraint="intra").fit(**uneven)
@@ -92,7 +94,7 @@ def uneven_inside():
 @pytest.mark.parametrize("constraint", ["statistical", "inter", "marginal"])
 def test_both_orders_train_the_other_constraints(constraint):
     data = make_biased_ranking(60, 30, separation=2.0, random_state=0)
-    model = FairRanker(constraint=constraint, pairs="both").fit(**data.queries())
+    model = FairRanker(constraint=constraint, enumeration="both").fit(**data.queries())
     assert model.history_[0].violation > 0.02
     assert model.violation_ <= 0.01
 
@@ -115,7 +117,7 @@ def test_closed_form_trains(name):
         (dict(weighting="closed-form"), ["InterGroup(average='pair')"]),
         (dict(weighting="closed-form", constraint=lambda q, s: np.zeros(2)), ["indicator"]),
         (dict(weighting="exact"), ["'exact'", "'indicator'"]),
-        (dict(pairs="all"), ["'all'", "'preference'"]),
+        (dict(enumeration="all"), ["'all'", "'preference'"]),
     ],
 )
 def test_options_that_do_not_fit(options, facts):

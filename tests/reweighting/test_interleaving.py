@@ -9,9 +9,10 @@ from pairity.datasets import make_biased_ranking
 from pairity.exceptions import TargetNotReachedWarning
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.rankers.xgboost import XGBoostRanker
-from pairity.reweighting.algorithm import Outcome, weight_table
+from pairity.reweighting.algorithm import Outcome
 from pairity.reweighting.interleaving import DualAscent, as_schedule
 from pairity.reweighting.solvers import FARTHEST, PlainStep
+from pairity.reweighting.weights import weight_table
 
 MADE = make_biased_ranking(100, 16, strength=1.5, separation=3.0, noise=0.5, random_state=0)
 QUERIES = MADE.queries()

@@ -12,8 +12,8 @@ from pairity.constraints.pairwise import as_constraint, largest_gap, spread
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, MissingExtraError, TrainingError
 from pairity.pairs.cells import mean_auc
-from pairity.reweighting.algorithm import weight_table
 from pairity.reweighting.paths import Path, lambda_path, tolerance_path
+from pairity.reweighting.weights import weight_table
 
 mpl.use("Agg")
 

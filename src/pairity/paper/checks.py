@@ -22,8 +22,8 @@ from pairity.pairs.cells import mean_auc
 from pairity.paper.claims import Claim, independent_mean, judge
 from pairity.paper.protocol import HINGED, TEST, VALIDATION, Mean, Setting, mean_over_seeds
 from pairity.rankers.linear import LinearRanker
-from pairity.reweighting.algorithm import weight_table
 from pairity.reweighting.fair_ranker import FairRanker
+from pairity.reweighting.weights import weight_table
 
 _ROOM = 0.02
 _MOST_ROUNDS = 15

@@ -36,8 +36,8 @@ from pairity.reports.observations import (
     position_shares,
     top_rows,
 )
-from pairity.reweighting.algorithm import make_weigher
 from pairity.reweighting.fair_ranker import FairRanker
+from pairity.reweighting.weights import make_weigher
 
 _LEFT_OUT = (
     "average_precision", "awrf", "ndkl", "exposure_trec", "exposure_to_merit", "click_to_merit",
@@ -354,7 +354,7 @@ def along_path(
         return {}
     path = model.path(**train, values=list(shares), test=test, keep_models=True)
     kind = as_constraint(model.constraint)
-    weigher = make_weigher(kind, train, model.lambda_.shape, model.pairs, model.weighting)
+    weigher = make_weigher(kind, train, model.lambda_.shape, model.enumeration, model.weighting)
     return {
         f"{100 * point.x:.0f} % of the way": Scored(
             point.model.predict(test.X),

@@ -12,19 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache, partial
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
-from scipy.special import expit
 from sklearn.base import clone
 
 from pairity._utils.typing import Array
 from pairity.constraints.pairwise import (
     Constraint,
     Contrasts,
-    PairwiseConstraint,
     largest_gap,
-    spread,
 )
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
@@ -32,8 +29,7 @@ from pairity.pairs.cells import mean_auc
 from pairity.rankers.base import Ranker
 from pairity.reweighting.interleaving import DualAscent
 from pairity.reweighting.solvers import Foresight, Solver, settle
-
-PairOrders = Literal["preference", "both"]
+from pairity.reweighting.weights import Weigher, make_weigher
 
 _RESPONSE_ITEMS = 12_000  # items on which the response is estimated
 _RESPONSE_STEP = 0.5  # exponents to either side
@@ -104,81 +100,6 @@ class Solution:
     outcome: Outcome
 
 
-@dataclass(frozen=True, eq=False)
-class Weigher:
-    """Turns λ into the weight table W.
-
-    Parameters
-    ----------
-    scale : array of λ's shape
-        The change of λ that moves the exponent by one: 1 for the indicator form, the share of
-        pairs P of the entry for the closed form.
-    centred : bool
-        Whether the closed form subtracts Σλ, for constraints with a reference A.
-    pairs : {"preference", "both"}
-    """
-
-    scale: Array
-    centred: bool
-    pairs: PairOrders
-
-    def table(self, lambda_: Array) -> Array:
-        """W for these multipliers."""
-        exponent = np.zeros(lambda_.shape)
-        np.divide(lambda_, self.scale, out=exponent, where=self.scale > 0)
-        if self.centred:
-            exponent = exponent - lambda_.sum()
-        return weight_table(spread(exponent), pairs=self.pairs)
-
-
-def weight_table(exponent: Array, *, pairs: PairOrders = "preference") -> Array:
-    r"""The K × K weights that an exponent Σ λ c per cell gives to the preference pairs.
-
-    .. math:: W_{kl} = 2 \sigma(e_{kl}) \quad\text{or, with both orders,}\quad
-              W_{kl} = \sigma(e_{kl}) + \sigma(-e_{lk})
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> weight_table(np.zeros((2, 2)))
-    array([[1., 1.],
-           [1., 1.]])
-    """
-    if pairs == "both":
-        return np.asarray(expit(exponent) + expit(-exponent.T))
-    return np.asarray(2.0 * expit(exponent))
-
-
-def make_weigher(
-    constraint: Constraint, queries: Queries, shape: tuple[int, ...], pairs: str, weighting: str
-) -> Weigher:
-    """Check the two options against the constraint, and gather what the closed form needs."""
-    if pairs not in ("preference", "both"):
-        raise ConstraintError(f"pairs is {pairs!r}; choose 'preference' or 'both'.")
-    if weighting not in ("indicator", "closed-form"):
-        raise ConstraintError(f"weighting is {weighting!r}; choose 'indicator' or 'closed-form'.")
-    if pairs == "both" and getattr(constraint, "name", "") == "intra":
-        raise ConstraintError(
-            "The intra-group constraint cannot be trained with pairs='both': inside a group a pair "
-            "and its mirror together weigh σ(λ) + σ(-λ) = 1 whatever λ is, so no λ changes the "
-            "ranker. Use pairs='preference'."
-        )
-    if weighting == "indicator":
-        return Weigher(np.ones(shape), False, pairs)  # type: ignore[arg-type]
-    if not isinstance(constraint, PairwiseConstraint):
-        raise ConstraintError(
-            "weighting='closed-form' is known for the four pairwise constraints only. Use "
-            "weighting='indicator' with your own."
-        )
-    if constraint.average != "pair":
-        raise ConstraintError(
-            "weighting='closed-form' belongs to constraints that pool pairs: averaged by query, a "
-            f"pair's weight would depend on its query. Use {type(constraint).__name__}"
-            "(average='pair'), or weighting='indicator'."
-        )
-    return Weigher(constraint.shares(queries), constraint.has_reference, pairs)  # type: ignore[arg-type]
-
-
 def foresight(
     model: Any, queries: Queries, constraint: Constraint, weigher: Weigher, lambda_: Array
 ) -> Foresight:
@@ -238,7 +159,7 @@ def reweight(
     max_rounds: int,
     tolerance: float,
     measured_on: Queries | None = None,
-    pairs: str = "preference",
+    enumeration: str = "preference",
     weighting: str = "indicator",
     schedule: str = "retrain",
     on_round: Callable[[Round], None] | None = None,
@@ -274,7 +195,7 @@ def reweight(
             f"{constraint!r} compares nothing in the {target.n_queries} queries it is measured on. "
             "Measure it on more queries, or choose other groups."
         )
-    weigher = make_weigher(constraint, queries, unranked.shape, pairs, weighting)
+    weigher = make_weigher(constraint, queries, unranked.shape, enumeration, weighting)
     lambda_ = np.zeros(unranked.shape)
     state = solver.start(unranked, weigher.scale, tolerance)
     model: Any = None

@@ -85,7 +85,7 @@ class FairRanker(RankingEstimator):
         The most retrainings; 0 gives the plain ranker.
     solver : {"damped", "plain"} or Solver, default="damped"
         How the multipliers move: root finding, or the paper's λ ← λ - η Δ (`PlainStep`).
-    pairs : {"preference", "both"}, default="preference"
+    enumeration : {"preference", "both"}, default="preference"
         Whether a pair is enumerated once, or in both orders as in a literal reading of the paper.
         With both orders the intra-group constraint cannot be trained.
     weighting : {"indicator", "closed-form"}, default="indicator"
@@ -157,7 +157,7 @@ class FairRanker(RankingEstimator):
         tolerance: float = 0.01,
         max_rounds: int = 50,
         solver: Any = "damped",
-        pairs: str = "preference",
+        enumeration: str = "preference",
         weighting: str = "indicator",
         schedule: str = "auto",
         validation: Any = None,
@@ -170,7 +170,7 @@ class FairRanker(RankingEstimator):
         self.tolerance = tolerance
         self.max_rounds = max_rounds
         self.solver = solver
-        self.pairs = pairs
+        self.enumeration = enumeration
         self.weighting = weighting
         self.schedule = schedule
         self.validation = validation
@@ -270,7 +270,7 @@ class FairRanker(RankingEstimator):
                 max_rounds=int(self.max_rounds),
                 tolerance=float(self.tolerance),
                 measured_on=measured_on,
-                pairs=self.pairs,
+                enumeration=self.enumeration,
                 weighting=self.weighting,
                 schedule=schedule,
                 on_round=lambda ended: progress.advance(ended.number + 1, _note(ended)),
@@ -433,7 +433,7 @@ class FairRanker(RankingEstimator):
         options: dict[str, Any] = {
             "test": report, "keep_models": keep_models, "previous": self.ranker_,
             "kind": _kind(test, measured_on),
-            "pairs": self.pairs, "weighting": self.weighting, "fit_params": fit_params,
+            "enumeration": self.enumeration, "weighting": self.weighting, "fit_params": fit_params,
         }  # fmt: skip
         if along == "lambda":
             shares = np.linspace(0, 2, 9) if values is None else values
@@ -445,7 +445,7 @@ class FairRanker(RankingEstimator):
             solution = reweight(
                 train, ranker, constraint, as_solver(self.solver),
                 max_rounds=int(self.max_rounds), tolerance=smallest,
-                measured_on=measured_on, pairs=self.pairs, weighting=self.weighting,
+                measured_on=measured_on, enumeration=self.enumeration, weighting=self.weighting,
                 fit_params=fit_params,
             )  # fmt: skip
             lambda_, options["previous"] = solution.best.lambda_, solution.model

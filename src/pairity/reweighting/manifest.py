@@ -60,7 +60,7 @@ def read_model(kind: Any, entry: Entry, rankers: Mapping[str, Any], fitted: Any)
     if given not in rankers:
         raise entry.refuse("ranker_given", show(given))
     names = tuple(name for name in kind._get_param_names() if name not in _NOT_SAVED)
-    settings = entry.entry("settings").settings(names, _KNOWN)
+    settings = _renamed_settings(entry.entry("settings")).settings(names, _KNOWN)
     model = build(kind, {"ranker": rankers[given], **settings}, "settings")
     features = entry.entry("features")
     restore_features(model, features)
@@ -87,6 +87,14 @@ def read_model(kind: Any, entry: Entry, rankers: Mapping[str, Any], fitted: Any)
     model._training = {name: training.count(name) for name in ("items", "queries")}
     model._trained_on = None
     return model
+
+
+def _renamed_settings(stored: Entry) -> Entry:
+    """The settings under today's names: format 1 calls `enumeration` "pairs"."""
+    renamed = {"pairs": "enumeration"}
+    return Entry(
+        {renamed.get(key, key): value for key, value in stored.values.items()}, stored.where
+    )
 
 
 def _how_given(given: Any, ranker: Any) -> str:

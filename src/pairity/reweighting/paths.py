@@ -26,7 +26,8 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError, MissingExtraError, PairityError, TrainingError
 from pairity.pairs.cells import mean_auc
 from pairity.rankers.base import Ranker
-from pairity.reweighting.algorithm import all_equal, make_weigher, scores_of
+from pairity.reweighting.algorithm import all_equal, scores_of
+from pairity.reweighting.weights import make_weigher
 
 Along = Literal["lambda", "tolerance"]
 
@@ -181,7 +182,7 @@ def lambda_path(
     kind: str | None = None,
     keep_models: bool = False,
     previous: Any = None,
-    pairs: str = "preference",
+    enumeration: str = "preference",
     weighting: str = "indicator",
     fit_params: Mapping[str, Any] | None = None,
 ) -> Path:
@@ -203,7 +204,7 @@ def lambda_path(
         Whether every point keeps its fitted ranker.
     previous : fitted ranker, optional
         Where the first fit begins.
-    pairs, weighting, fit_params
+    enumeration, weighting, fit_params
         As in `pairity.reweighting.algorithm.reweight`.
 
     References
@@ -212,8 +213,8 @@ def lambda_path(
     """
     asked = read_values(values, "lambda")
     train = _Trainer.of(
-        queries, ranker, constraint, lambda_, previous, pairs=pairs, weighting=weighting,
-        fit_params=fit_params,
+        queries, ranker, constraint, lambda_, previous,
+        enumeration=enumeration, weighting=weighting, fit_params=fit_params,
     )  # fmt: skip
     target, default = (queries, "training") if test is None else (test, "test")
     points: dict[float, PathPoint] = {}
@@ -236,7 +237,7 @@ def tolerance_path(
     keep_models: bool = False,
     previous: Any = None,
     max_searches: int = 4,
-    pairs: str = "preference",
+    enumeration: str = "preference",
     weighting: str = "indicator",
     fit_params: Mapping[str, Any] | None = None,
 ) -> Path:
@@ -259,7 +260,7 @@ def tolerance_path(
         Queries to report on; those of `measured_on` by default.
     max_searches : int
         The most trainings for one tolerance, besides x = 0 and x = 1.
-    kind, keep_models, previous, pairs, weighting, fit_params
+    kind, keep_models, previous, enumeration, weighting, fit_params
         As in `lambda_path`.
 
     Notes
@@ -269,8 +270,8 @@ def tolerance_path(
     """
     given = None if values is None else read_values(values, "tolerance")
     train = _Trainer.of(
-        queries, ranker, constraint, lambda_, previous, pairs=pairs, weighting=weighting,
-        fit_params=fit_params,
+        queries, ranker, constraint, lambda_, previous,
+        enumeration=enumeration, weighting=weighting, fit_params=fit_params,
     )  # fmt: skip
     aim = queries if measured_on is None else measured_on
     found: dict[float, PathPoint] = {}
@@ -341,7 +342,7 @@ class _Trainer:
     @classmethod
     def of(
         cls, queries: Queries, ranker: Ranker, constraint: Constraint, lambda_: Array,
-        previous: Any, *, pairs: str, weighting: str, fit_params: Mapping[str, Any] | None,
+        previous: Any, *, enumeration: str, weighting: str, fit_params: Mapping[str, Any] | None,
     ) -> _Trainer:  # fmt: skip
         shape = constraint.delta(queries, queries.each(all_equal)).shape
         lambda_ = np.asarray(lambda_, dtype=np.float64)
@@ -350,7 +351,7 @@ class _Trainer:
                 f"λ* has shape {lambda_.shape}, but {constraint!r} has one entry for each of "
                 f"{shape} here. Use the groups that it was found for."
             )
-        weigher = make_weigher(constraint, queries, shape, pairs, weighting)
+        weigher = make_weigher(constraint, queries, shape, enumeration, weighting)
         models = {} if previous is None else {1.0: previous}
         return cls(
             queries, ranker, constraint, lambda_, weigher.table, dict(fit_params or {}), models

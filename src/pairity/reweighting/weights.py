@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
+from scipy.special import expit
 
 from pairity._utils.html import notebook, table, tag
 from pairity._utils.text import make_frame, render_table, short_names
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
-from pairity.exceptions import InputError
+from pairity.constraints.pairwise import Constraint, PairwiseConstraint, spread
+from pairity.data.queries import Queries
+from pairity.exceptions import ConstraintError, InputError
+
+Enumeration = Literal["preference", "both"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -177,3 +182,82 @@ class PairWeights:
                 f"{', '.join(map(repr, self.groups))}."
             )
         return self.groups.index(str(name))
+
+
+@dataclass(frozen=True, eq=False)
+class Weigher:
+    """Turns λ into the weight table W.
+
+    Parameters
+    ----------
+    scale : array of λ's shape
+        The change of λ that moves the exponent by one: 1 for the indicator form, the share of
+        pairs P of the entry for the closed form.
+    centred : bool
+        Whether the closed form subtracts Σλ, for constraints with a reference A.
+    enumeration : {"preference", "both"}
+    """
+
+    scale: Array
+    centred: bool
+    enumeration: Enumeration
+
+    def table(self, lambda_: Array) -> Array:
+        """W for these multipliers."""
+        exponent = np.zeros(lambda_.shape)
+        np.divide(lambda_, self.scale, out=exponent, where=self.scale > 0)
+        if self.centred:
+            exponent = exponent - lambda_.sum()
+        return weight_table(spread(exponent), enumeration=self.enumeration)
+
+
+def weight_table(exponent: Array, *, enumeration: Enumeration = "preference") -> Array:
+    r"""The K × K weights that an exponent Σ λ c per cell gives to the preference pairs.
+
+    .. math:: W_{kl} = 2 \sigma(e_{kl}) \quad\text{or, with both orders,}\quad
+              W_{kl} = \sigma(e_{kl}) + \sigma(-e_{lk})
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> weight_table(np.zeros((2, 2)))
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    if enumeration == "both":
+        return np.asarray(expit(exponent) + expit(-exponent.T))
+    return np.asarray(2.0 * expit(exponent))
+
+
+def make_weigher(
+    constraint: Constraint,
+    queries: Queries,
+    shape: tuple[int, ...],
+    enumeration: str,
+    weighting: str,
+) -> Weigher:
+    """Check the two options against the constraint, and gather what the closed form needs."""
+    if enumeration not in ("preference", "both"):
+        raise ConstraintError(f"enumeration is {enumeration!r}; choose 'preference' or 'both'.")
+    if weighting not in ("indicator", "closed-form"):
+        raise ConstraintError(f"weighting is {weighting!r}; choose 'indicator' or 'closed-form'.")
+    if enumeration == "both" and getattr(constraint, "name", "") == "intra":
+        raise ConstraintError(
+            "The intra-group constraint cannot be trained with enumeration='both': within a group, "
+            "a pair and its mirror have the total weight σ(λ) + σ(-λ) = 1 for every λ, so no λ "
+            "changes the ranker. Use enumeration='preference'."
+        )
+    if weighting == "indicator":
+        return Weigher(np.ones(shape), False, enumeration)  # type: ignore[arg-type]
+    if not isinstance(constraint, PairwiseConstraint):
+        raise ConstraintError(
+            "weighting='closed-form' is known for the four pairwise constraints only. Use "
+            "weighting='indicator' with your own."
+        )
+    if constraint.average != "pair":
+        raise ConstraintError(
+            "weighting='closed-form' belongs to constraints that pool pairs: averaged by query, a "
+            f"pair's weight would depend on its query. Use {type(constraint).__name__}"
+            "(average='pair'), or weighting='indicator'."
+        )
+    return Weigher(constraint.shares(queries), constraint.has_reference, enumeration)  # type: ignore[arg-type]
