@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import expit
 
 from benchmarks.tools import best_seconds, lists, markdown
-from pairity.pairs.cells import _run_logistic, cell_counts
+from pairity.pairs.cells import cell_counts
+from pairity.pairs.logistic import run_logistic
 
 TITLE = "The pair kernel (gradient, Hessian diagonal, K × K sums)"
 ROWS = {120: 960_000, 1200: 240_000}
@@ -79,14 +80,14 @@ def numpy_blocks(queries, scores, table):
 
 MEMORY = """
 from benchmarks.tools import lists
-from pairity.pairs import _run_logistic
+from pairity.pairs.logistic import run_logistic
 small = lists(12_000, 1200, 2, False)
-_run_logistic(small[1], small[0], small[2], False)
+run_logistic(*small, False)
 queries, scores, table = lists({n_rows}, 1200, 2, False)
 queries.layout
 open("/proc/self/clear_refs", "w").write("5")  # the peak starts from here
 before = int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
-_run_logistic(scores, queries, table, False)
+run_logistic(queries, scores, table, False)
 print(int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) - before)
 """
 
@@ -100,7 +101,7 @@ def bytes_per_row(n_rows):
 
 def one_kernel(queries, scores, table, threads):
     os.environ["PAIRITY_NUM_THREADS"] = threads
-    seconds = best_seconds(lambda: _run_logistic(queries, scores, table, False), 15)
+    seconds = best_seconds(lambda: run_logistic(queries, scores, table, False), 15)
     del os.environ["PAIRITY_NUM_THREADS"]
     return seconds
 
@@ -112,7 +113,7 @@ def run():
             for graded in (False, True):
                 queries, scores, table = lists(ROWS[n_items], n_items, n_groups, graded)
                 pairs = cell_counts(queries).sum()
-                result = _run_logistic(queries, scores, table, False)
+                result = run_logistic(queries, scores, table, False)
                 slow, fast = [], {"1": [], "2": []}
                 for rival in (numpy_broadcast, numpy_bare, numpy_blocks):
                     for threads, taken in fast.items():

@@ -11,7 +11,7 @@ from pairity import InterGroup, Queries
 from pairity.baselines._linear import StandardFeatures
 from pairity.baselines.lagrangian import lagrangian
 from pairity.exceptions import TargetNotReachedWarning
-from pairity.pairs.cells import iter_pairs
+from pairity.pairs.enumeration import iter_pairs
 
 TITLE = "An epoch of the Lagrangian method against PyTorch on explicit pairs"
 MULTIPLIER = 0.3

@@ -5,7 +5,7 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.tools import best_seconds, biased_table, markdown
 from pairity import LinearRanker, Queries
-from pairity.pairs.cells import iter_pairs
+from pairity.pairs.enumeration import iter_pairs
 
 TITLE = "LinearRanker against LogisticRegression on difference vectors"
 ALPHA = 1e-4

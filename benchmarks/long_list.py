@@ -3,8 +3,8 @@
 import numpy as np
 
 from benchmarks.tools import best_seconds, lists, markdown
-from pairity.pairs.cells import _run_logistic
 from pairity.pairs.kernels import logistic as kernels
+from pairity.pairs.logistic import run_logistic
 
 TITLE = "One long list (gradient, Hessian diagonal, K × K sums; one thread)"
 
@@ -34,14 +34,14 @@ def run():
     for n in (2_000, 10_000, 100_000, 1_000_000):
         for n_groups, graded in ((2, False), (5, True)):
             queries, scores, table = lists(n, n, n_groups, graded)
-            ours = best_seconds(lambda: _run_logistic(queries, scores, table, False), 3)  # noqa: B023
+            ours = best_seconds(lambda: run_logistic(queries, scores, table, False), 3)  # noqa: B023
             sort = best_seconds(lambda: np.sort(scores), 5)  # noqa: B023
             faster, error = "–", "–"
             if n <= 20_000:
                 slow = best_seconds(lambda: direct(queries, scores, table), 2)  # noqa: B023
                 faster = f"{slow / ours:.1f}"
                 exact = direct(queries, scores, table)
-                fast = _run_logistic(queries, scores, table, False)
+                fast = run_logistic(queries, scores, table, False)
                 apart = [np.abs(f / e - 1)[e != 0].max() for e, f in zip(exact, fast, strict=False)]
                 error = f"{max(apart):.0e}"
             rows.append(

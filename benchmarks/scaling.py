@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.tools import best_seconds, biased_table, lists, markdown
 from pairity import InterGroup, LinearRanker, Queries
-from pairity.pairs.cells import pairwise_logistic
+from pairity.pairs.logistic import pairwise_logistic
 
 TITLE = "Cost against the number of rows (120 items a query, 20 features, one thread)"
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000)

@@ -11,15 +11,14 @@ from pairity.pairs.cells import (
     cell_counts,
     cell_means,
     cell_sums,
-    iter_pairs,
     mean_over_queries,
     mean_shares,
-    pairwise_hessian_product,
-    pairwise_logistic,
     query_auc,
     total_weight,
 )
+from pairity.pairs.enumeration import iter_pairs
 from pairity.pairs.kernels import counting
+from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic
 from support import reference
 
 

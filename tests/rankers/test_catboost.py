@@ -10,7 +10,7 @@ from sklearn.base import clone
 from pairity import FairRanker, InputError, Queries
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MissingExtraError, TrainingError
-from pairity.pairs.cells import iter_pairs
+from pairity.pairs.enumeration import iter_pairs
 from pairity.rankers.adapters import as_ranker
 from pairity.rankers.catboost import CatBoostPairRanker
 

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_info
 from pairity import LinearRanker, Queries
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConvergenceWarning, InputError
-from pairity.pairs.cells import iter_pairs
+from pairity.pairs.enumeration import iter_pairs
 
 TIGHT = dict(tol=1e-8)
 

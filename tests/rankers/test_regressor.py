@@ -15,7 +15,8 @@ from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 from pairity import FairRanker, InputError, LinearRanker, Queries
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import TrainingError
-from pairity.pairs.cells import mean_auc, pairwise_logistic, total_weight
+from pairity.pairs.cells import mean_auc, total_weight
+from pairity.pairs.logistic import pairwise_logistic
 from pairity.rankers.adapters import as_ranker
 from pairity.rankers.regressor import NewtonRanker
 

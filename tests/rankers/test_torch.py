@@ -13,7 +13,9 @@ from sklearn.base import clone
 from pairity import FairRanker, InputError, LinearRanker, Queries
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MissingExtraError, TrainingError
-from pairity.pairs.cells import iter_pairs, mean_auc, pairwise_logistic, total_weight
+from pairity.pairs.cells import mean_auc, total_weight
+from pairity.pairs.enumeration import iter_pairs
+from pairity.pairs.logistic import pairwise_logistic
 from pairity.rankers.adapters import as_ranker
 
 torch = pytest.importorskip("torch")

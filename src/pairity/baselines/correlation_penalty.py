@@ -57,12 +57,8 @@ from pairity.baselines.methods import Method, changed_from
 from pairity.constraints.pairwise import CATALOGUE, PairwiseConstraint
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, ConvergenceWarning, InputError
-from pairity.pairs.cells import (
-    cell_counts,
-    pairwise_hessian_product,
-    pairwise_logistic,
-    total_weight,
-)
+from pairity.pairs.cells import cell_counts, total_weight
+from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic
 from pairity.pairs.losses import Hinge
 from pairity.rankers._products import one_blas_thread
 from pairity.rankers.linear import LinearRanker

@@ -1,112 +1,21 @@
-"""What the kernels mean: losses and cell sums over the pairs that labels and queries imply.
-
-Two directions, one definition of a cell (k, l): `pairwise_logistic` hands the weight table's
-values from cells to pairs; `cell_sums` gathers from pairs to cells.
-"""
+"""Sums, counts and means of pairs by cell (k, l): the groups of the preferred and other item."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from pairity._utils.threads import run_blocks
 from pairity._utils.typing import Array
 from pairity.data.queries import Queries
-from pairity.exceptions import InputError
 from pairity.pairs.kernels import counting
-from pairity.pairs.kernels import logistic as kernels
-from pairity.pairs.kernels import long_lists as chebyshev
+from pairity.pairs.logistic import as_kernel_input, run_logistic
 
 PairKind = Literal["preference", "all"]
 Average = Literal["query", "pair"]
-
-
-@dataclass(frozen=True, eq=False)
-class PairwiseLoss:
-    """The weighted pairwise logistic loss at given scores, and its derivatives in them.
-
-    Attributes
-    ----------
-    loss : float
-        Summed over pairs; 0 where it was not asked for.
-    gradient, hessian : float64 arrays of shape (n_items,)
-        First derivative, and diagonal of the second, in the caller's row order.
-    """
-
-    loss: float
-    gradient: Array
-    hessian: Array
-
-
-def pairwise_logistic(
-    queries: Queries, scores: Array, table: ArrayLike, *, with_loss: bool = True
-) -> PairwiseLoss:
-    r"""Weighted pairwise logistic loss, gradient and diagonal Hessian, in one pass.
-
-    .. math:: L = \sum_{(i,j):\, y_i > y_j} v_q\, u_i u_j\, W_{g_i g_j} \log(1 + e^{-(s_i - s_j)})
-
-    Parameters
-    ----------
-    scores : float64 array of shape (n_items,)
-        Finite, of any size.
-    queries : Queries
-        Its item weights are u, its query weights v.
-    table : array of shape (n_groups, n_groups)
-        W; pairs with an item of unknown group have weight 1.
-    with_loss : bool
-        Whether to compute the loss itself; boosting needs only the derivatives.
-    """
-    gradient, hessian, _, losses = _run_logistic(queries, scores, queries.pad(table), with_loss)
-    return PairwiseLoss(float(losses.sum()), gradient, hessian)
-
-
-def handicapped(queries: Queries, scores: Array, margin: float) -> Array:
-    """Scores less a margin for each step of the label, by which pairs are to be won.
-
-    The logistic loss of these is log(1 + exp(margin - d)) where d = s_i - s_j and the labels are
-    a step apart: with a wide margin, a smooth hinge.
-    """
-    if margin == 0.0:
-        return scores
-    steps = queries.cached("label steps", None, lambda: _label_steps(queries))
-    return np.asarray(scores - margin * steps)
-
-
-def _label_steps(queries: Queries) -> Array:
-    """How many labels of its query are below an item's own."""
-    steps = np.empty(queries.n_items)
-    steps[queries.layout.order] = queries.layout.level
-    return steps
-
-
-def pairwise_hessian_product(
-    queries: Queries, scores: Array, table: ArrayLike, vector: Array
-) -> Array:
-    """The full Hessian of `pairwise_logistic` in the scores, times a vector over the items."""
-    layout = queries.layout
-    scores, vector, padded = _float64(scores), _float64(vector), queries.pad(table)
-    out = np.empty(queries.n_items)
-    run_blocks(
-        kernels.hessian_product, layout.bounds, scores, layout.order, layout.bounds,
-        layout.start, layout.code, layout.by_group, layout.weight, layout.longest,
-        padded, queries.weight_of_query, vector, out,
-    )  # fmt: skip
-
-    def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
-        product = np.empty(len(rows))
-        chebyshev.hessian_product_long(
-            scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
-            vector[rows], product,
-        )  # fmt: skip
-        out[rows] = queries.weight_of_query[q] * product
-
-    _for_long_lists(queries, long_list)
-    return out
 
 
 def cell_sums(
@@ -140,19 +49,19 @@ def cell_sums(
     if not soft:
         sums = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
         run_blocks(
-            counting.hard_sums, layout.bounds, _float64(scores), layout.order, layout.bounds,
+            counting.hard_sums, layout.bounds, as_kernel_input(scores), layout.order, layout.bounds,
             layout.start, layout.level, layout.code, layout.by_group, layout.weight,
             layout.longest, counting.SHORT, pairs == "all", sums,
         )  # fmt: skip
         return sums
     ones = np.ones((queries.n_codes, queries.n_codes))
     if pairs == "preference":
-        misses = _run_logistic(queries, scores, ones, False)[2]
+        misses = run_logistic(queries, scores, ones, False)[2]
         return cell_counts(queries) - misses
     # Every unordered pair once, in the order of the layout, then its mirror.
     first = layout.bounds[queries.query[layout.order]]
     each = (np.arange(queries.n_items) - first + 1).astype(np.int32)
-    misses = _run_logistic(queries, scores, ones, False, start=each)[2]
+    misses = run_logistic(queries, scores, ones, False, start=each)[2]
     counts = np.empty_like(misses)
     run_blocks(
         counting.pair_counts, layout.bounds, layout.bounds, each, layout.code, layout.weight,
@@ -325,129 +234,3 @@ def total_weight(queries: Queries, table: ArrayLike) -> float:
 def _weight_under(table: ArrayLike, queries: Queries) -> Array:
     by_cell = np.tensordot(queries.weight_of_query, cell_counts(queries), axes=1)
     return np.asarray((by_cell * queries.pad(table)).sum())
-
-
-def iter_pairs(
-    queries: Queries, *, block: int = 1_000_000
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """The preference pairs as rows (preferred, other), in blocks, for tools that want a list.
-
-    A block ends behind the first preferred item that brings it to `block` pairs or more.
-    """
-    layout = queries.layout
-    query = queries.query[layout.order]
-    begin = layout.bounds[query] + layout.start
-    lengths = layout.bounds[query + 1] - begin
-    at = 0
-    while at < queries.n_items:
-        passed = np.cumsum(lengths[at:])
-        end = at + int(np.searchsorted(passed, block)) + 1
-        count = lengths[at:end]
-        preferred = np.repeat(np.arange(at, at + len(count)), count)
-        offset = np.arange(len(preferred)) - np.repeat(np.cumsum(count) - count, count)
-        other = np.repeat(begin[at:end], count) + offset
-        if len(preferred):
-            yield layout.order[preferred], layout.order[other]
-        at = end
-
-
-def n_weighted_pairs(queries: Queries, table: ArrayLike) -> int:
-    """How many preference pairs weigh more than nothing, under a weight table."""
-    return round(total_weight(_which_weigh(queries), queries.pad(table) > 0))
-
-
-def iter_weighted_pairs(
-    queries: Queries, table: ArrayLike, *, block: int = 1_000_000
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
-    """The preference pairs that weigh something, as rows (preferred, other) and weight, in blocks.
-
-    Weights are relative to their mean, so that a tool's own penalties do not depend on how W is
-    scaled; pairs that weigh nothing are left out, and are not in the mean.
-    """
-    total = total_weight(queries, table)
-    if not total > 0.0:
-        raise InputError("The pair weights add up to nothing. Give a table with some weight.")
-    relative = queries.pad(table) * (n_weighted_pairs(queries, table) / total)
-    indicator, all_weigh = _which_weigh(queries), bool((relative > 0).all())
-    for part in (queries.item_weight, queries.query_weight):
-        all_weigh = all_weigh and (part is None or bool((part > 0).all()))
-    for preferred, other in iter_pairs(queries, block=block):
-        weight = _weigh(queries, relative, preferred, other)
-        if all_weigh:
-            yield preferred, other, weight
-            continue
-        keep = _weigh(indicator, relative > 0, preferred, other) > 0
-        if keep.any():
-            yield preferred[keep], other[keep], weight[keep]
-
-
-def _which_weigh(queries: Queries) -> Queries:
-    """The queries with weights 1 where something weighs, and 0 where it does not."""
-    items, by_query = (
-        None if weight is None else (weight > 0).astype(np.float64)
-        for weight in (queries.item_weight, queries.query_weight)
-    )
-    return replace(queries, X=None, item_weight=items, query_weight=by_query)
-
-
-def _weigh(
-    queries: Queries, padded: ArrayLike, preferred: NDArray[np.int64], other: NDArray[np.int64]
-) -> Array:
-    """What some pairs weigh, under a padded weight table."""
-    weight = np.asarray(padded, dtype=np.float64)[queries.group[preferred], queries.group[other]]
-    if queries.item_weight is not None:
-        weight *= queries.item_weight[preferred] * queries.item_weight[other]
-    if queries.query_weight is not None:
-        weight *= queries.query_weight[queries.query[preferred]]
-    return weight
-
-
-def _run_logistic(
-    queries: Queries,
-    scores: Array,
-    padded: Array,
-    with_loss: bool,
-    *,
-    start: NDArray[np.int32] | None = None,
-) -> tuple[Array, Array, Array, Array]:
-    layout = queries.layout
-    scores = _float64(scores)
-    start = layout.start if start is None else start
-    gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
-    cells = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
-    losses = np.empty(queries.n_queries)
-    run_blocks(
-        kernels.logistic, layout.bounds, scores, layout.order, layout.bounds, start,
-        layout.code, layout.by_group, layout.weight, layout.uniform, layout.longest, padded,
-        queries.weight_of_query, with_loss, gradient, hessian, cells, losses,
-    )  # fmt: skip
-
-    def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
-        first, second = np.empty(len(rows)), np.empty(len(rows))
-        loss = chebyshev.logistic_long(
-            scores[rows], start[part], layout.code[part], padded, layout.weight[part], with_loss,
-            first, second, cells[q],
-        )  # fmt: skip
-        weight = queries.weight_of_query[q]
-        losses[q], gradient[rows], hessian[rows] = weight * loss, weight * first, weight * second
-
-    _for_long_lists(queries, long_list)
-    return gradient, hessian, cells, losses
-
-
-def _for_long_lists(
-    queries: Queries, function: Callable[[int, slice, NDArray[np.int64]], None]
-) -> None:
-    """Call a function for each list that the kernels pass over: query, sorted range, rows.
-
-    `pairity.pairs.kernels.long_lists` takes a while to compile, so it is called, and compiled,
-    only here.
-    """
-    bounds = queries.layout.bounds
-    for q in np.flatnonzero(np.diff(bounds) > kernels.LONGEST):
-        part = slice(bounds[q], bounds[q + 1])
-        function(int(q), part, queries.layout.order[part])
-
-
-def _float64(values: Array) -> Array:
-    return np.require(values, np.float64, ["C", "W"])  # read-only would compile the kernels anew

@@ -26,9 +26,10 @@ from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.pairs.cells import pairwise_logistic
 from pairity.pairs.kernels import hinge as hinge_kernels
-from pairity.pairs.kernels import losses as loss_kernels
+from pairity.pairs.kernels import lambdarank as lambdarank_kernels
+from pairity.pairs.kernels import sampled as sampled_kernels
+from pairity.pairs.logistic import as_kernel_input, pairwise_logistic
 
 _MOST_GRADES = 31  # without gains: 2^label - 1 up to 2^30 - 1, as LightGBM has it
 
@@ -198,7 +199,7 @@ def two_hinges(
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
     losses = np.empty(queries.n_queries)
     run_blocks(
-        hinge_kernels.hinge, layout.bounds, _float64(scores), layout.order, layout.bounds,
+        hinge_kernels.hinge, layout.bounds, as_kernel_input(scores), layout.order, layout.bounds,
         layout.start, layout.level, layout.code, layout.by_group, layout.weight,
         layout.longest, hinge_kernels.SHORT, padded, other, queries.weight_of_query,
         float(margin), gradient, hessian, losses,
@@ -268,10 +269,10 @@ class Sampled:
         layout = queries.layout
         gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
         run_blocks(
-            loss_kernels.sampled, layout.bounds, _float64(scores), layout.order, layout.bounds,
-            layout.start, layout.code, layout.weight, layout.longest, queries.pad(table),
-            queries.weight_of_query, int(self.n_pairs), int(self.random_state), int(iteration),
-            gradient, hessian,
+            sampled_kernels.sampled, layout.bounds, as_kernel_input(scores), layout.order,
+            layout.bounds, layout.start, layout.code, layout.weight, layout.longest,
+            queries.pad(table), queries.weight_of_query, int(self.n_pairs), int(self.random_state),
+            int(iteration), gradient, hessian,
         )  # fmt: skip
         return gradient, hessian
 
@@ -372,8 +373,8 @@ class LambdaRank:
         layout = queries.layout
         gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
         run_blocks(
-            loss_kernels.lambdarank, layout.bounds, _float64(scores), queries.y, layout.order,
-            layout.bounds, layout.start, layout.code, layout.by_group, layout.weight,
+            lambdarank_kernels.lambdarank, layout.bounds, as_kernel_input(scores), queries.y,
+            layout.order, layout.bounds, layout.start, layout.code, layout.by_group, layout.weight,
             layout.longest, queries.pad(table), queries.weight_of_query, gains,
             1.0 / np.log2(2.0 + np.arange(layout.longest)), min(int(self.k), layout.longest),
             float(self.sigma), bool(self.normalise), gradient, hessian,
@@ -459,7 +460,3 @@ def _as_gains(values: Any) -> tuple[float, ...]:
             "one label to the next: give those of the labels 0, 1, 2, ... in this order."
         )
     return tuple(gains.tolist())
-
-
-def _float64(values: Array) -> Array:
-    return np.require(values, np.float64, ["C", "W"])  # read-only would compile the kernels anew

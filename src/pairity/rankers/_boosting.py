@@ -21,7 +21,8 @@ from pairity._utils.validation import show
 from pairity.data.parquet_features import LITTLE_MEMORY, ParquetFeatures, is_lack_of_memory
 from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError, MissingExtraError, ModelFileError, NoMemoryError
-from pairity.pairs.cells import n_weighted_pairs, total_weight
+from pairity.pairs.cells import total_weight
+from pairity.pairs.enumeration import n_weighted_pairs
 from pairity.pairs.losses import Loss
 from pairity.rankers._estimators import PairRanker, remember_features
 

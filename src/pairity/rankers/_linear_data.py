@@ -21,13 +21,8 @@ from pairity.data.columns import Features, require_finite
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.pairs.cells import (
-    cell_counts,
-    handicapped,
-    pairwise_hessian_product,
-    pairwise_logistic,
-    total_weight,
-)
+from pairity.pairs.cells import cell_counts, total_weight
+from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic, subtract_margin
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
 MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
@@ -41,7 +36,7 @@ class LinearData(Protocol):
 
     Pairs are the preference pairs of the queries. A `table` is W of shape (n_groups, n_groups); a
     pair with an item of unknown group weighs `fill`. Sums are over pairs and are not divided. The
-    loss is logistic, of pairs to be won by `margin` (`pairs.handicapped`).
+    loss is logistic, of pairs to be won by `margin` (`pairs.subtract_margin`).
     """
 
     margin: float
@@ -149,7 +144,7 @@ class InMemory:
     def _at(self, coef: Array) -> Array:
         """Scores, remembered: several sums are asked for at one place."""
         if self._last is None or not np.array_equal(self._last[0], coef):
-            scores = handicapped(self.queries, times(self.X, coef), self.margin)
+            scores = subtract_margin(self.queries, times(self.X, coef), self.margin)
             self._last = coef.copy(), scores
         return self._last[1]
 
@@ -232,7 +227,7 @@ class Streamed:
 
     def _of_block(self, block: Array, coef: Array, part: Queries) -> Array:
         """A block's scores, less the margin."""
-        return handicapped(part, block @ coef, self.margin)
+        return subtract_margin(part, block @ coef, self.margin)
 
     def _parts(self) -> Iterator[tuple[Queries, Array]]:
         """Blocks of whole queries and their features."""

@@ -17,7 +17,7 @@ from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError
-from pairity.pairs.cells import iter_weighted_pairs, n_weighted_pairs
+from pairity.pairs.enumeration import iter_weighted_pairs, n_weighted_pairs
 from pairity.rankers._boosting import (
     EngineRanker,
     import_engine,

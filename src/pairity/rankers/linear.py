@@ -21,7 +21,8 @@ from pairity._utils.typing import Array
 from pairity.data.columns import Features
 from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
-from pairity.pairs.cells import handicapped, pairwise_logistic, total_weight
+from pairity.pairs.cells import total_weight
+from pairity.pairs.logistic import pairwise_logistic, subtract_margin
 from pairity.rankers._estimators import PairRanker
 from pairity.rankers._linear_data import MOST_WHITENED, LinearData, linear_data
 from pairity.rankers._products import one_blas_thread, times
@@ -390,7 +391,7 @@ def _curvature(
     part: Queries,
 ) -> Array:
     """The sum behind a `_Whitening`: the approximate Hessian of these queries, or its diagonal."""
-    scores = handicapped(part, part.X @ (beta / scale), margin)
+    scores = subtract_margin(part, part.X @ (beta / scale), margin)
     h = pairwise_logistic(part, scores, table, with_loss=False).hessian
     per_query = np.bincount(part.query, h, part.n_queries)
     inverse = np.divide(1.0, per_query, out=np.zeros_like(per_query), where=per_query > 0)

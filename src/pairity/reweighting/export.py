@@ -15,7 +15,7 @@ from pairity._utils.files import atomic_write, require_output_file
 from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, MissingExtraError
-from pairity.pairs.cells import iter_weighted_pairs
+from pairity.pairs.enumeration import iter_weighted_pairs
 from pairity.reweighting.weights import PairWeights
 
 Rows = NDArray[np.int64]

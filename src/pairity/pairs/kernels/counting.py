@@ -11,10 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.pairs.kernels.logistic import LANES, group_end, preferring
+from pairity.pairs.kernels.common import APART, LANES, group_end, preferring
 
 SHORT = 500  # items; comparing all pairs of such lists is faster than sorting them
-_APART = 128  # entries of an array, at least; see pairity.pairs.kernels.losses
 _FAST = {"reassoc", "contract", "nsz"}
 
 
@@ -141,7 +140,7 @@ def hard_sums(
 
     Lists longer than `short` are sorted.
     """
-    room = max(longest + LANES, _APART)
+    room = max(longest + LANES, APART)
     s = np.empty(room)
     half = np.empty(room)
     passed = np.empty(room)

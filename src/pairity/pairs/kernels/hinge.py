@@ -13,15 +13,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from pairity.pairs.kernels.common import APART, FAST, LANES, group_end, preferring
 from pairity.pairs.kernels.counting import add_lower, insert
-from pairity.pairs.kernels.logistic import LANES, group_end, preferring
 
 SHORT = 2000  # items; comparing all pairs of such lists is faster than sorting them
-_APART = 128  # entries of an array, at least; see pairity.pairs.kernels.losses
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _hinge_row(lo, hi, s, w, below, s0, u0, margin):
     total = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
@@ -31,7 +29,7 @@ def _hinge_row(lo, hi, s, w, below, s0, u0, margin):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _hinge_rows_4(lo, hi, s, w, below, s0, s1, s2, s3, u0, u1, u2, u3, margin):
     """Four preferred items at a time: the lower ones are read and written once for all."""
     t0 = t1 = t2 = t3 = 0.0
@@ -120,7 +118,7 @@ def _hinge_sorted(n, s, level, code, weight, table, margin, falling, tree, row, 
             below[j] += table[k, code[j]] * row[k]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def hinge(
     first, last, scores, order, bounds, start, level, code, by_group, weight, longest, short,
     table, mirrored, query_weight, margin, gradient, hessian, losses,
@@ -131,7 +129,7 @@ def hinge(
     much the preferred item is ahead: the second is the first with scores and sides exchanged.
     Lists longer than `short` are swept.
     """
-    room = max(longest + LANES, _APART)
+    room = max(longest + LANES, APART)
     s = np.empty(room)
     w = np.empty(room)
     above = np.empty(room)

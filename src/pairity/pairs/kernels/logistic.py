@@ -1,26 +1,17 @@
-"""Compiled loops over the pairs of each query; nothing here stores a pair.
-
-The public functions walk the queries ``first`` to ``last`` of a `pairity.data.queries.Layout` and
-write
-what belongs to them, so that blocks of queries run on separate threads (all release the GIL) and
-give the same numbers whatever the blocks are.
+"""Compiled loops for the pairwise logistic loss.
 
 **The pair loop.** Items of a query are sorted by falling label, so the items that a preferred one
 is compared with are one range. With ``a = exp(s - middle)``, the probability that a pair (i, j) is
-put the wrong way round is ``t = a_j r``, ``r = 1 / (a_i + a_j)``: no exponential per pair; and
+ordered wrongly is ``t = a_j r``, ``r = 1 / (a_i + a_j)``, which needs no exponential per pair; and
 ``t (1 - t) = a_j a_i r²``. Preferred items are taken group by group, four at a time, so that the
 weight of a pair depends on the other item alone (``w[j] = W[k, g_j] a_j``) and the inner loop has
-neither branch nor look-up. Per group k it gathers, for every j, the sums of r and of ``a_i r²``
-over the preferred items; times w these give the gradient and the Hessian at j, times a_j row k of
-the K × K sums. Two quotients share one division.
+neither branch nor look-up. Per group k it adds up, for every j, r and ``a_i r²`` over the preferred
+items. Multiplied by w these sums give the gradient and the Hessian at j; multiplied by a_j they
+give row k of the K × K sums. Two quotients share one division.
 
-Score ranges above `WIDEST` within a query, where ``a`` would overflow, take an exponential per
-pair. Lists longer than `LONGEST` are passed over here: they are for
-`pairity.pairs.kernels.long_lists`.
-
-Three habits make LLVM emit vector instructions: NumPy's error model (no test for a division by
-zero), unsigned loop variables (no test for a negative index), and ranges padded to a whole number
-of vectors (`LANES` entries of weight 0 behind the last item).
+Where the scores of a query range over more than `WIDEST`, ``a`` would overflow, so each pair takes
+an exponential. Lists longer than `LONGEST` are skipped here; `pairity.pairs.kernels.long_lists`
+processes them. See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
 
 from __future__ import annotations
@@ -28,110 +19,22 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-WIDEST = 340.0
+from pairity.pairs.kernels.common import (
+    FAST,
+    LANES,
+    WIDEST,
+    exponentials,
+    group_end,
+    inlined,
+    preferring,
+    span,
+)
+
 LONGEST = 1500
-LANES = 8
 _NARROW = 100.0
 _ABOVE_ALL = 1e150  # exp of a score far above: what it adds is lost in rounding up to _NARROW
 _ROOT_OF_HALF = 0x3FE6A09E667F3BCD  # the bits of √½
 _LOG_ROOM = 690.0  # products of the loss stay below exp(690)
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
-
-# Written into its callers: a call that hands over five arrays costs more than a short loop.
-inlined = njit(inline="always")
-
-
-# --- one query: exponentials and runs ----------------------------------------------------------
-
-
-@njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
-def span(n, s):
-    """The lowest and the highest score."""
-    lowest = np.inf
-    highest = -np.inf
-    for i in range(np.uintp(0), np.uintp(n)):
-        lowest = min(lowest, s[i])
-        highest = max(highest, s[i])
-    return lowest, highest
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def exponentials(n, s, middle, a, bits, scale):
-    """Put ``exp(s - middle)`` into ``a``, for exponents within ±`WIDEST`; vectorised.
-
-    exp(x) = 2^k · exp(r) with |r| ≤ ln 2 / 2 and a Taylor polynomial for exp(r), good to one unit
-    in the last place. `scale` is a float view of `bits`, in which 2^k is put together.
-    """
-    for j in range(np.uintp(0), np.uintp(n)):
-        x = s[j] - middle
-        k = np.floor(x * 1.4426950408889634 + 0.5)
-        r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10
-        p = 1.0 / 6227020800.0
-        p = p * r + 1.0 / 479001600.0
-        p = p * r + 1.0 / 39916800.0
-        p = p * r + 1.0 / 3628800.0
-        p = p * r + 1.0 / 362880.0
-        p = p * r + 1.0 / 40320.0
-        p = p * r + 1.0 / 5040.0
-        p = p * r + 1.0 / 720.0
-        p = p * r + 1.0 / 120.0
-        p = p * r + 1.0 / 24.0
-        p = p * r + 1.0 / 6.0
-        p = p * r + 0.5
-        p = p * r + 1.0
-        p = p * r + 1.0
-        a[j] = p
-        bits[j] = (np.int64(k) + 1023) << 52
-    for j in range(np.uintp(0), np.uintp(n)):
-        a[j] *= scale[j]
-
-
-@inlined
-def _add_logarithms(lo, hi, x, bits, power, logs):
-    """Add the logarithms of `x`, normal positive numbers, to `logs`; `x` becomes 1. Vectorised.
-
-    log(2^k m) = k log 2 + log m with √½ ≤ m < √2, and log m = 2 artanh((m - 1) / (m + 1)) by its
-    series. `bits` is an integer view of `x`; `power` is room for k.
-    """
-    for j in range(np.uintp(lo), np.uintp(hi)):
-        k = (bits[j] - _ROOT_OF_HALF) >> 52
-        bits[j] -= k << 52
-        power[j] = k
-    for j in range(np.uintp(lo), np.uintp(hi)):
-        r = (x[j] - 1.0) / (x[j] + 1.0)
-        z = r * r
-        p = 1.0 / 21.0
-        p = p * z + 1.0 / 19.0
-        p = p * z + 1.0 / 17.0
-        p = p * z + 1.0 / 15.0
-        p = p * z + 1.0 / 13.0
-        p = p * z + 1.0 / 11.0
-        p = p * z + 1.0 / 9.0
-        p = p * z + 1.0 / 7.0
-        p = p * z + 1.0 / 5.0
-        p = p * z + 1.0 / 3.0
-        p = p * z + 1.0
-        logs[j] += power[j] * 0.6931471805599453 + 2.0 * r * p
-        x[j] = 1.0
-
-
-@inlined
-def group_end(head, n, code, by_group):
-    """The end of the group that begins at `head` in the listing by group."""
-    k = code[by_group[head]]
-    end = head + 1
-    while end < n and code[np.uintp(by_group[np.uintp(end)])] == k:
-        end += 1
-    return end
-
-
-@inlined
-def preferring(head, end, n, start, by_group):
-    """The end of those of the group's items that are preferred to anything."""
-    last = head
-    while last < end and start[np.uintp(by_group[np.uintp(last)])] < n:
-        last += 1
-    return last
 
 
 # --- one query: gradient, Hessian and sums -----------------------------------------------------
@@ -322,7 +225,7 @@ def _walk_rows(
             at += 1
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _logistic_direct(
     n, a, start, code, by_group, weight, uniform, narrow, rows, codes, wa, w, miss, curve,
     gradient, hessian, cells,
@@ -388,7 +291,36 @@ def _logistic_wide(s, start, code, weight, table, gradient, hessian, cells):
 # --- one query: the loss -----------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@inlined
+def _add_logarithms(lo, hi, x, bits, power, logs):
+    """Add the logarithms of `x`, normal positive numbers, to `logs`; `x` becomes 1. Vectorised.
+
+    log(2^k m) = k log 2 + log m with √½ ≤ m < √2, and log m = 2 artanh((m - 1) / (m + 1)) by its
+    series. `bits` is an integer view of `x`; `power` is room for k.
+    """
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        k = (bits[j] - _ROOT_OF_HALF) >> 52
+        bits[j] -= k << 52
+        power[j] = k
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        r = (x[j] - 1.0) / (x[j] + 1.0)
+        z = r * r
+        p = 1.0 / 21.0
+        p = p * z + 1.0 / 19.0
+        p = p * z + 1.0 / 17.0
+        p = p * z + 1.0 / 15.0
+        p = p * z + 1.0 / 13.0
+        p = p * z + 1.0 / 11.0
+        p = p * z + 1.0 / 9.0
+        p = p * z + 1.0 / 7.0
+        p = p * z + 1.0 / 5.0
+        p = p * z + 1.0 / 3.0
+        p = p * z + 1.0
+        logs[j] += power[j] * 0.6931471805599453 + 2.0 * r * p
+        x[j] = 1.0
+
+
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _loss_products(
     n, s, middle, widest, a, start, by_group, rows, codes, ones, w, product, bits, power, logs
 ):
@@ -539,7 +471,7 @@ def logistic(
             hessian[order[b + i]] = v * h[i]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _product_row(lo, hi, a, w, vector, back, a0, u0, v0):
     total = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):

@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.pairs.kernels.logistic import inlined
+from pairity.pairs.kernels.common import inlined
 
 _MOVES = 12  # an item, on average: beyond that, sorting anew is faster
 

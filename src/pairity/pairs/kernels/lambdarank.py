@@ -1,23 +1,16 @@
-"""Compiled loops for the losses on sampled pairs and by rank: BPR, LambdaRank.
+"""Compiled loops for LambdaRank.
 
-As in `pairity.pairs.kernels.logistic`, the public functions walk the queries ``first`` to
-``last`` of a layout,
-release the GIL, write gradient and Hessian of those queries in the caller's row order, and store
-no pair: working memory grows with the longest list. The same habits make LLVM emit vector
-instructions, and one more: it vectorises a loop only if few arrays have to be told apart, so that
-LambdaRank's row is three short loops, each over five arrays at most. It also checks, when the loop
-runs, that arrays lie a few vectors apart, and else adds up in another order: arrays have at least
-`_APART` entries, so that the last digit never depends on where in memory they are.
+LLVM vectorises a loop only if it has to tell few arrays apart, so a row of pairs is three short
+loops, each over at most five arrays.
 
-**Sampled pairs.** A hash of (seed, iteration, row, draw) picks the items a preferred one is
-compared with, so that neither threads nor blocks change the draws.
+A pair counts if one of its items is among the first ``k``. Items stay sorted by falling label;
+those among the first ``k`` are also copied to a separate list, in the same order. A preferred item
+among the first ``k`` is compared with all lower items, any other with the lower items of that list.
+Both are one range, so a query costs O(n k).
 
-**LambdaRank.** A pair counts if one of its items is among the first ``k``. Items stay sorted by
-falling label; those among the first ``k`` are copied to a list of their own, in the same order. A
-preferred item among the first ``k`` is compared with all lower items, any other with the lower
-items of that list: both are one range, and a query costs O(n k). Where scores tie, |ΔNDCG| is its
-expectation over the orders of the tied items. These share a block of positions; that and their
-score is all a pair knows of them, so that items of one score, label and group are merged into one.
+Where scores tie, |ΔNDCG| is its expectation over the orders of the tied items. Tied items share a
+block of positions. A pair depends only on this block and on the score, so items of one score, label
+and group are merged into one.
 """
 
 from __future__ import annotations
@@ -25,7 +18,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.pairs.kernels.logistic import (
+from pairity.pairs.kernels.common import (
+    APART,
+    FAST,
     LANES,
     WIDEST,
     exponentials,
@@ -37,9 +32,7 @@ from pairity.pairs.kernels.logistic import (
 
 _FEW = 200  # items; ranks of such lists are found by counting
 _RUN = 12  # items; sorted by insertion before runs are merged
-_APART = 128  # entries of an array, at least
 _FAR = 1e200  # a score whose pairs come to nothing, behind the last item
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
 
 
 # --- sorting -----------------------------------------------------------------------------------
@@ -79,7 +72,7 @@ def _sort_falling(n, scores, keys, index, more_keys, more_index):
         width *= 2
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _count_above(n, s, rank):
     """How many items have a higher score, for each, in n² comparisons without a branch."""
     total = 0
@@ -93,95 +86,17 @@ def _count_above(n, s, rank):
     return total
 
 
-# --- sampled pairs -----------------------------------------------------------------------------
+# --- pairs ---------------------------------------------------------------------------------------
 
 
-@njit(cache=True, nogil=True)
-def _mix(x):
-    """The finaliser of splitmix64: every bit of 64 depends on every bit."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
-
-
-@njit(cache=True, nogil=True)
-def _share(key, draw):
-    """A number from 0 up to, not including, 1."""
-    x = _mix(key + np.uint64(draw + 1) * np.uint64(0x9E3779B97F4A7C15))
-    return (x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def sampled(
-    first, last, scores, order, bounds, start, code, weight, longest, table, query_weight,
-    n_pairs, seed, iteration, gradient, hessian,
-):  # fmt: skip
-    """Derivatives of the logistic loss, each preferred item compared with `n_pairs` lower ones.
-
-    Items are drawn uniformly and with replacement, and weigh as many times more as there are more
-    to draw from; an item with no more than `n_pairs` lower ones is compared with them all.
-    """
-    room = max(longest, _APART)
-    s = np.empty(room)
-    a = np.empty(room)
-    g = np.empty(room)
-    h = np.empty(room)
-    bits = np.empty(room, dtype=np.int64)
-    scale = bits.view(np.float64)
-    stream = _mix(_mix(np.uint64(seed)) + np.uint64(iteration))
-    for q in range(first, last):
-        b = bounds[q]
-        n = bounds[q + 1] - b
-        for i in range(n):
-            s[i] = scores[order[b + i]]
-            g[i] = 0.0
-            h[i] = 0.0
-        lowest, highest = span(n, s)
-        narrow = highest - lowest <= WIDEST
-        if narrow and start[b] < n:
-            exponentials(n, s, 0.5 * lowest + 0.5 * highest, a, bits, scale)
-        for i in range(n):
-            lower = n - start[b + i]
-            if lower == 0:
-                break  # nor is any item behind preferred to another
-            every = lower <= n_pairs
-            draws = lower if every else n_pairs
-            u = weight[b + i] * (lower / draws)
-            key = _mix(stream + np.uint64(order[b + i]))
-            for draw in range(draws):
-                j = start[b + i] + (draw if every else np.int64(_share(key, draw) * lower))
-                if narrow:
-                    r = 1.0 / (a[i] + a[j])
-                    t = a[j] * r
-                    c = t * (a[i] * r)
-                else:
-                    d = s[i] - s[j]
-                    x = np.exp(-abs(d))
-                    r = 1.0 / (1.0 + x)
-                    t = x * r if d >= 0 else r
-                    c = x * r * r
-                w = table[code[b + i], code[b + j]] * u * weight[b + j]
-                g[i] -= w * t
-                g[j] += w * t
-                h[i] += w * c
-                h[j] += w * c
-        v = query_weight[q]
-        for i in range(n):
-            gradient[order[b + i]] = v * g[i]
-            hessian[order[b + i]] = v * h[i]
-
-
-# --- LambdaRank --------------------------------------------------------------------------------
-
-
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _swap_gains(lo, hi, gain, discount, delta, gain0, discount0):
     """What exchanging the item with each lower one would change in DCG."""
     for j in range(np.uintp(lo), np.uintp(hi)):
         delta[j] = (gain0 - gain[j]) * abs(discount0 - discount[j])
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _swap_gains_tied(
     lo, hi, s, gain, discount, delta, s0, gain0, discount0, reach, share, level, even
 ):  # fmt: skip
@@ -195,7 +110,7 @@ def _swap_gains_tied(
         delta[j] = (gain0 - gain[j]) * change
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _dot(lo, hi, x, y):
     total = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
@@ -203,7 +118,7 @@ def _dot(lo, hi, x, y):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near):
     """Replace a pair's change in DCG by its force δ p / distance and its curve δ p (1 - p) / ..."""
     total = 0.0
@@ -233,7 +148,7 @@ def _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma):
     return total
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _gather(lo, hi, w, force, curve, g, h, u0):
     total = 0.0
     bend = 0.0
@@ -445,7 +360,7 @@ def lambdarank(
     query_weight, gains, discounts, k, sigma, normalise, gradient, hessian,
 ):  # fmt: skip
     """Gradient and Hessian of LambdaRank, as `pairity.pairs.losses.LambdaRank` defines them."""
-    size = max(longest + LANES, _APART)
+    size = max(longest + LANES, APART)
     s, a, z, gain, discount = (
         np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
     )  # fmt: skip

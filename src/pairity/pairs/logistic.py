@@ -1,0 +1,154 @@
+"""The weighted pairwise logistic loss and its derivatives, over pairs that are never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pairity._utils.threads import run_blocks
+from pairity._utils.typing import Array
+from pairity.data.queries import Queries
+from pairity.pairs.kernels import logistic as kernels
+from pairity.pairs.kernels import long_lists
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseLoss:
+    """The weighted pairwise logistic loss at given scores, and its derivatives in them.
+
+    Attributes
+    ----------
+    loss : float
+        Summed over pairs; 0 where it was not asked for.
+    gradient, hessian : float64 arrays of shape (n_items,)
+        First derivative, and diagonal of the second, in the caller's row order.
+    """
+
+    loss: float
+    gradient: Array
+    hessian: Array
+
+
+def pairwise_logistic(
+    queries: Queries, scores: Array, table: ArrayLike, *, with_loss: bool = True
+) -> PairwiseLoss:
+    r"""Weighted pairwise logistic loss, gradient and diagonal Hessian, in one pass.
+
+    .. math:: L = \sum_{(i,j):\, y_i > y_j} v_q\, u_i u_j\, W_{g_i g_j} \log(1 + e^{-(s_i - s_j)})
+
+    Parameters
+    ----------
+    scores : float64 array of shape (n_items,)
+        Finite, of any size.
+    queries : Queries
+        Its item weights are u, its query weights v.
+    table : array of shape (n_groups, n_groups)
+        W; pairs with an item of unknown group have weight 1.
+    with_loss : bool
+        Whether to compute the loss itself; boosting needs only the derivatives.
+    """
+    gradient, hessian, _, losses = run_logistic(queries, scores, queries.pad(table), with_loss)
+    return PairwiseLoss(float(losses.sum()), gradient, hessian)
+
+
+def subtract_margin(queries: Queries, scores: Array, margin: float) -> Array:
+    """Scores less a margin for each step of the label, by which pairs are to be won.
+
+    The logistic loss of these is log(1 + exp(margin - d)) where d = s_i - s_j and the labels are
+    a step apart: with a wide margin, a smooth hinge.
+    """
+    if margin == 0.0:
+        return scores
+    steps = queries.cached("label steps", None, lambda: _label_steps(queries))
+    return np.asarray(scores - margin * steps)
+
+
+def _label_steps(queries: Queries) -> Array:
+    """How many labels of its query are below an item's own."""
+    steps = np.empty(queries.n_items)
+    steps[queries.layout.order] = queries.layout.level
+    return steps
+
+
+def pairwise_hessian_product(
+    queries: Queries, scores: Array, table: ArrayLike, vector: Array
+) -> Array:
+    """The full Hessian of `pairwise_logistic` in the scores, times a vector over the items."""
+    layout = queries.layout
+    scores, vector, padded = as_kernel_input(scores), as_kernel_input(vector), queries.pad(table)
+    out = np.empty(queries.n_items)
+    run_blocks(
+        kernels.hessian_product, layout.bounds, scores, layout.order, layout.bounds,
+        layout.start, layout.code, layout.by_group, layout.weight, layout.longest,
+        padded, queries.weight_of_query, vector, out,
+    )  # fmt: skip
+
+    def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
+        product = np.empty(len(rows))
+        long_lists.hessian_product_long(
+            scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
+            vector[rows], product,
+        )  # fmt: skip
+        out[rows] = queries.weight_of_query[q] * product
+
+    _for_long_lists(queries, long_list)
+    return out
+
+
+def run_logistic(
+    queries: Queries,
+    scores: Array,
+    padded: Array,
+    with_loss: bool,
+    *,
+    start: NDArray[np.int32] | None = None,
+) -> tuple[Array, Array, Array, Array]:
+    """Gradient, Hessian diagonal, soft sums per query and cell, and loss per query.
+
+    `start` replaces the layout's own, and with it the pairs that are compared.
+    """
+    layout = queries.layout
+    scores = as_kernel_input(scores)
+    start = layout.start if start is None else start
+    gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+    cells = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
+    losses = np.empty(queries.n_queries)
+    run_blocks(
+        kernels.logistic, layout.bounds, scores, layout.order, layout.bounds, start,
+        layout.code, layout.by_group, layout.weight, layout.uniform, layout.longest, padded,
+        queries.weight_of_query, with_loss, gradient, hessian, cells, losses,
+    )  # fmt: skip
+
+    def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
+        first, second = np.empty(len(rows)), np.empty(len(rows))
+        loss = long_lists.logistic_long(
+            scores[rows], start[part], layout.code[part], padded, layout.weight[part], with_loss,
+            first, second, cells[q],
+        )  # fmt: skip
+        weight = queries.weight_of_query[q]
+        losses[q], gradient[rows], hessian[rows] = weight * loss, weight * first, weight * second
+
+    _for_long_lists(queries, long_list)
+    return gradient, hessian, cells, losses
+
+
+def _for_long_lists(
+    queries: Queries, function: Callable[[int, slice, NDArray[np.int64]], None]
+) -> None:
+    """Call a function for each list that the kernels pass over: query, sorted range, rows.
+
+    `pairity.pairs.kernels.long_lists` takes a while to compile, so it is called, and compiled,
+    only here.
+    """
+    bounds = queries.layout.bounds
+    for q in np.flatnonzero(np.diff(bounds) > kernels.LONGEST):
+        part = slice(bounds[q], bounds[q + 1])
+        function(int(q), part, queries.layout.order[part])
+
+
+def as_kernel_input(values: Array) -> Array:
+    """A float64 array that is contiguous and writeable: others would compile the kernels again."""
+    return np.require(values, np.float64, ["C", "W"])
