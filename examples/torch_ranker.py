@@ -18,4 +18,4 @@ for name, max_rounds in (("plain", 0), ("reweighted", 10)):
     found = audit(test, model.predict(test.X))
     print(f"{name}: inter-group violation {found.violation['inter']:.3f}, AUC {found.auc:.3f}")
 
-torch.save(model.ranker_.module_.state_dict(), "net.pt")  # loading it needs no pairity
+torch.save(model.ranker_.model_.state_dict(), "net.pt")  # loading it needs no pairity

@@ -18,4 +18,4 @@ for name, max_rounds in (("plain", 0), ("reweighted", 3)):
     found = audit(test, model.predict(test.X))
     print(f"{name}: inter-group violation {found.violation['inter']:.3f}, AUC {found.auc:.3f}")
 
-model.ranker_.booster_.save_model("model.ubj")  # XGBoost's own file; reading it needs no pairity
+model.ranker_.model_.save_model("model.ubj")  # XGBoost's own file; reading it needs no pairity

@@ -91,7 +91,7 @@ def test_engines_and_their_settings(jobs, tmp_path):
     asked = [*ROLES, "--exclude", "name", "--ranker", "lightgbm", "--set", "n_estimators=7"]
     asked += ["--set", "verbose=-1", "--tolerance", "0.3", "--output", str(tmp_path / "m")]
     assert main(["train", str(jobs), *asked, "--quiet"]) == 0
-    assert pairity.load(tmp_path / "m").ranker_.booster_.num_trees() == 7
+    assert pairity.load(tmp_path / "m").ranker_.model_.num_trees() == 7
 
 
 @pytest.mark.filterwarnings("default:num_leafs")

@@ -144,7 +144,7 @@ def test_the_model_is_that_of_one_machine(client, spread, name, schedule):
 def test_what_comes_out_is_the_engines_own_and_is_saved_as_ever(client, spread, tmp_path):
     xgb = pytest.importorskip("xgboost")
     model = FairRanker(engines("xgboost")[0], **OPTIONS).fit(**columns(spread))
-    assert isinstance(model.ranker_.booster_, xgb.Booster)
+    assert isinstance(model.ranker_.model_, xgb.Booster)
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     scores = model.predict(TABLE[FEATURES])
@@ -622,7 +622,7 @@ def test_what_does_not_go_with_dask_is_refused(client, spread):
     def own(queries, scores):
         return np.zeros((2, 2))
 
-    with pytest.raises(InputError, match="NewtonRanker does not train on Dask"):
+    with pytest.raises(InputError, match="RegressorRanker does not train on Dask"):
         FairRanker(Ridge(), **OPTIONS).fit(**columns(spread))
     with pytest.raises(InputError, match="own is a function of all queries at once"):
         FairRanker(LinearRanker(), own).fit(**columns(spread))

@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 
-from pairity import InputError, LinearRanker
+from pairity import InputError, LinearRanker, rankers
 from pairity.rankers.adapters import as_ranker
 
 
@@ -43,7 +43,7 @@ def test_rankers_and_regressors():
     assert isinstance(as_ranker(None), LinearRanker)
     ranker = LinearRanker(alpha=3.0)
     assert as_ranker(ranker) is ranker
-    assert type(as_ranker(Ridge())).__name__ == "NewtonRanker"
+    assert type(as_ranker(Ridge())).__name__ == "RegressorRanker"
 
 
 @pytest.mark.parametrize(
@@ -89,3 +89,15 @@ as_ranker(None)
 assert not {"lightgbm", "xgboost", "catboost", "torch"} & set(sys.modules)
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_package_exports_every_adapter_without_importing_its_engine():
+    code = (
+        "import sys\n"
+        "from pairity import rankers\n"
+        "assert [getattr(rankers, name).__name__ for name in rankers.__all__] == rankers.__all__\n"
+        "assert not {'lightgbm', 'xgboost', 'catboost', 'torch'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with pytest.raises(AttributeError, match="'NewtonRanker'"):
+        rankers.NewtonRanker  # noqa: B018

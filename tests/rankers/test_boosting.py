@@ -140,7 +140,7 @@ def test_the_booster_predicts_without_pairity(engine, tmp_path):
         model.fit(**DATA)
     ending = "txt" if engine.name == "lightgbm" else "json"
     path = tmp_path / f"model.{ending}"
-    model.ranker_.booster_.save_model(str(path))
+    model.ranker_.model_.save_model(str(path))
     np.save(tmp_path / "X.npy", HELD.X)
     code = f"""
 import sys
@@ -463,7 +463,7 @@ def test_early_stopping(engine, schedule):
     assert length < 100
     best = ranker.best_iteration_ + (engine.name == "xgboost")  # it counts from 0
     assert best < length
-    booster = ranker.booster_
+    booster = ranker.model_
     n_trees = booster.num_trees() if engine.name == "lightgbm" else booster.num_boosted_rounds()
     assert n_trees == best
     if schedule == "retrain":

@@ -105,7 +105,7 @@ def test_the_number_of_trees_under_all_its_names(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ranker = LightGBMRanker(model(**{name: 3}), loss="logistic").fit_following(QUERIES, follow)
-    assert ranker.booster_.num_trees() == 3
+    assert ranker.model_.num_trees() == 3
     assert totals == {3}
     assert ranker.predict(MADE.X) == pytest.approx(direct(3), abs=1e-6)
 
@@ -303,7 +303,7 @@ def test_callbacks_see_every_round_and_start_afresh():
     assert seen.count(0) == 3
     assert len(callbacks) == 3
     assert 0 < fair.ranker_.best_iteration_ < 40
-    assert fair.ranker_.booster_.num_trees() == fair.ranker_.best_iteration_
+    assert fair.ranker_.model_.num_trees() == fair.ranker_.best_iteration_
 
 
 @pytest.mark.parametrize(

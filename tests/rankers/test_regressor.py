@@ -1,4 +1,4 @@
-"""NewtonRanker: the minimum it comes to, with whatever regressor, and what weights mean."""
+"""RegressorRanker: the minimum it comes to, with whatever regressor, and what weights mean."""
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from pairity.exceptions import TrainingError
 from pairity.pairs.cells import mean_auc, total_weight
 from pairity.pairs.logistic import pairwise_logistic
 from pairity.rankers.adapters import as_ranker
-from pairity.rankers.regressor import NewtonRanker
+from pairity.rankers.regressor import RegressorRanker
 
 TABLE = np.array([[0.3, 1.6], [0.9, 1.2]])
 TREE = DecisionTreeRegressor(max_depth=4, random_state=0)
@@ -52,7 +52,7 @@ def test_a_linear_regressor_comes_to_the_linear_minimum(regressor, n_labels, tab
     queries = data.queries()
     best = LinearRanker(alpha=0.0).fit_pairs(queries, table)
     least = mean_loss(queries, best.predict(data.X), table)
-    ours = NewtonRanker(regressor).fit_pairs(queries, table)
+    ours = RegressorRanker(regressor).fit_pairs(queries, table)
     assert mean_loss(queries, ours.predict(data.X), table) == pytest.approx(least, rel=1e-3)
     assert ours.loss_curve_[-1] == pytest.approx(
         mean_loss(queries, ours.predict(data.X), table), rel=1e-9
@@ -65,12 +65,15 @@ def test_a_linear_regressor_comes_to_the_linear_minimum(regressor, n_labels, tab
     ids=lambda regressor: type(regressor).__name__,
 )
 def test_every_step_lowers_the_loss(regressor):
-    ranker = NewtonRanker(regressor, n_estimators=6, learning_rate=1.0).fit_pairs(QUERIES, TABLE)
+    ranker = RegressorRanker(regressor, n_estimators=6, learning_rate=1.0).fit_pairs(QUERIES, TABLE)
     assert ranker.loss_curve_[0] == pytest.approx(np.log(2.0))
     assert (np.diff(ranker.loss_curve_) < 0).all()
-    assert len(ranker.estimators_) == len(ranker.weights_) == len(ranker.loss_curve_) - 1
+    assert (
+        len(ranker.model_.estimators) == len(ranker.model_.weights) == len(ranker.loss_curve_) - 1
+    )
     expected = sum(
-        w * e.predict(DATA.X) for w, e in zip(ranker.weights_, ranker.estimators_, strict=True)
+        w * e.predict(DATA.X)
+        for w, e in zip(ranker.model_.weights, ranker.model_.estimators, strict=True)
     )
     np.testing.assert_allclose(ranker.predict(DATA.X), expected)
 
@@ -81,8 +84,8 @@ def test_trees_come_lower_than_a_line():
     qid = np.arange(600) // 20
     queries = Queries.from_arrays(X, np.abs(X[:, 0]) > 0.6, qid=qid)
     one = np.ones((0, 0))
-    line = NewtonRanker(Ridge()).fit_pairs(queries, one)
-    tree = NewtonRanker(TREE).fit_pairs(queries, one)
+    line = RegressorRanker(Ridge()).fit_pairs(queries, one)
+    tree = RegressorRanker(TREE).fit_pairs(queries, one)
     assert line.loss_curve_[-1] > 0.69
     assert tree.loss_curve_[-1] < 0.1
 
@@ -92,8 +95,8 @@ def test_steps_that_are_too_long_are_halved():
         def predict(self, X):
             return 10.0 * super().predict(X)
 
-    ranker = NewtonRanker(TooFar(), learning_rate=1.0).fit_pairs(QUERIES, TABLE)
-    assert ranker.weights_.min() < 1.0
+    ranker = RegressorRanker(TooFar(), learning_rate=1.0).fit_pairs(QUERIES, TABLE)
+    assert ranker.model_.weights.min() < 1.0
     assert (np.diff(ranker.loss_curve_) < 0).all()
 
 
@@ -102,11 +105,11 @@ def test_steps_that_lead_nowhere_end_it():
         def predict(self, X):
             return -super().predict(X)
 
-    ranker = NewtonRanker(Backwards()).fit_pairs(QUERIES, TABLE)
-    assert ranker.estimators_ == []
+    ranker = RegressorRanker(Backwards()).fit_pairs(QUERIES, TABLE)
+    assert ranker.model_.estimators == []
     np.testing.assert_array_equal(ranker.predict(DATA.X), np.zeros(len(DATA.y)))
-    done = NewtonRanker(Ridge(), n_estimators=500).fit_pairs(QUERIES, TABLE)
-    assert len(done.estimators_) < 60
+    done = RegressorRanker(Ridge(), n_estimators=500).fit_pairs(QUERIES, TABLE)
+    assert len(done.model_.estimators) < 60
 
 
 def test_a_score_that_is_far_off_is_pulled_back():
@@ -125,7 +128,7 @@ def test_a_score_that_is_far_off_is_pulled_back():
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "bpr", "lambdarank"])
 def test_every_loss_learns_to_rank(loss):
-    ranker = NewtonRanker(Ridge(), loss=loss).fit_pairs(QUERIES, TABLE)
+    ranker = RegressorRanker(Ridge(), loss=loss).fit_pairs(QUERIES, TABLE)
     assert mean_auc(QUERIES, ranker.predict(DATA.X)) > 0.7
     assert (ranker.loss_curve_ == []) == (loss == "lambdarank")
 
@@ -139,7 +142,7 @@ def assert_same(one, other, X=DATA.X):
 
 @pytest.mark.parametrize("regressor", [Ridge(), TREE, SMALL_HGB], ids=lambda r: type(r).__name__)
 def test_scaling_all_weights_changes_nothing(regressor):
-    ranker = NewtonRanker(regressor, n_estimators=5)
+    ranker = RegressorRanker(regressor, n_estimators=5)
     one = clone(ranker).fit_pairs(QUERIES, TABLE)
     assert_same(one, clone(ranker).fit_pairs(QUERIES, 64.0 * TABLE))
 
@@ -155,7 +158,7 @@ def test_a_whole_query_weight_equals_repeating_and_zero_equals_dropping(regresso
         DATA.X[rows], DATA.y[rows], qid=np.repeat(np.arange(times.sum()), 20),
         sensitive_features=DATA.sensitive_features[rows],
     )  # fmt: skip
-    ranker = NewtonRanker(regressor, n_estimators=3)
+    ranker = RegressorRanker(regressor, n_estimators=3)
     one = clone(ranker).fit_pairs(weighted, TABLE)
     assert_same(one, clone(ranker).fit_pairs(repeated, TABLE))
 
@@ -166,7 +169,7 @@ def test_a_cell_of_weight_zero_is_not_trained_on():
     first = np.flatnonzero(DATA.qid == 0)
     group[first] = np.where(DATA.y[first] > 0, "group 1", "group 2")
     both = Queries.from_arrays(DATA.X, DATA.y, qid=DATA.qid, sensitive_features=group)
-    ranker = NewtonRanker(LinearRegression())
+    ranker = RegressorRanker(LinearRegression())
     one = clone(ranker).fit_pairs(both, table)
     assert_same(one, clone(ranker).fit_pairs(both.take(np.arange(1, 20)), table))
 
@@ -178,7 +181,7 @@ def test_the_order_of_rows_does_not_matter(regressor):
         DATA.X[order], DATA.y[order], qid=DATA.qid[order],
         sensitive_features=DATA.sensitive_features[order],
     )  # fmt: skip
-    ranker = NewtonRanker(regressor, n_estimators=3)
+    ranker = RegressorRanker(regressor, n_estimators=3)
     assert_same(clone(ranker).fit_pairs(QUERIES, TABLE), clone(ranker).fit_pairs(mixed, TABLE))
 
 
@@ -186,16 +189,16 @@ def test_the_order_of_rows_does_not_matter(regressor):
 
 
 def random_tree(seed):
-    return NewtonRanker(ExtraTreeRegressor(max_depth=3, max_features=1, random_state=seed))
+    return RegressorRanker(ExtraTreeRegressor(max_depth=3, max_features=1, random_state=seed))
 
 
 def test_the_same_seed_gives_the_same_model():
     one, same, other = (random_tree(s).fit_pairs(QUERIES, TABLE) for s in (0, 0, 1))
     np.testing.assert_array_equal(one.predict(DATA.X), same.predict(DATA.X))
     assert not np.array_equal(one.predict(DATA.X), other.predict(DATA.X))
-    roots = {int(estimator.tree_.feature[0]) for estimator in one.estimators_}
+    roots = {int(estimator.tree_.feature[0]) for estimator in one.model_.estimators}
     assert len(roots) > 1  # every step has a seed of its own
-    assert one.regressor.random_state == 0
+    assert one.estimator.random_state == 0
 
 
 def test_without_a_seed_later_rounds_keep_the_first_ones():
@@ -206,8 +209,8 @@ def test_without_a_seed_later_rounds_keep_the_first_ones():
 
 def test_the_regressor_is_left_alone():
     regressor = Ridge()
-    ranker = NewtonRanker(regressor).fit_pairs(QUERIES, TABLE)
-    assert ranker.regressor is regressor
+    ranker = RegressorRanker(regressor).fit_pairs(QUERIES, TABLE)
+    assert ranker.estimator is regressor
     assert not hasattr(regressor, "coef_")
 
 
@@ -219,10 +222,10 @@ def test_missing_values_and_categories_reach_the_regressor():
     frame.loc[frame.index % 7 == 0, "a"] = np.nan
     frame["kind"] = pd.Categorical(np.where(DATA.X[:, 0] > 0, "high", "low"))
     regressor = HistGradientBoostingRegressor(max_iter=5, categorical_features="from_dtype")
-    ranker = NewtonRanker(regressor, n_estimators=3).fit(frame, DATA.y, qid=DATA.qid)
+    ranker = RegressorRanker(regressor, n_estimators=3).fit(frame, DATA.y, qid=DATA.qid)
     assert mean_auc(QUERIES, ranker.predict(frame)) > 0.7
     assert list(ranker.feature_names_in_) == [*"abcde", "kind"]
-    model = FairRanker(NewtonRanker(regressor, n_estimators=3), max_rounds=0)
+    model = FairRanker(RegressorRanker(regressor, n_estimators=3), max_rounds=0)
     model.fit(frame, DATA.y, qid=DATA.qid, sensitive_features=DATA.sensitive_features)
     np.testing.assert_allclose(model.predict(frame), ranker.predict(frame))
 
@@ -234,7 +237,7 @@ def test_rounding_to_bins_changes_next_to_nothing():
     rng = np.random.default_rng(0)
     data = make(60, 20)
     queries, frame = data.queries(), pd.DataFrame(data.X, columns=list("abcde"))
-    ranker = NewtonRanker(SMALL_HGB, n_estimators=3)
+    ranker = RegressorRanker(SMALL_HGB, n_estimators=3)
     rounded = clone(ranker).fit_pairs(queries, TABLE)
     exact = clone(ranker).fit(frame, data.y, qid=data.qid)
     plain = clone(ranker).fit(data.X, data.y, qid=data.qid)
@@ -259,8 +262,8 @@ def test_rounding_to_bins_changes_next_to_nothing():
 def test_sparse_equals_dense():
     X = np.where(np.abs(DATA.X) < 0.5, 0.0, DATA.X)
     known = {"y": DATA.y, "qid": DATA.qid}
-    dense = NewtonRanker(Ridge()).fit(X, **known)
-    sparse = NewtonRanker(Ridge(solver="sparse_cg", tol=1e-10)).fit(sp.csr_array(X), **known)
+    dense = RegressorRanker(Ridge()).fit(X, **known)
+    sparse = RegressorRanker(Ridge(solver="sparse_cg", tol=1e-10)).fit(sp.csr_array(X), **known)
     np.testing.assert_allclose(sparse.predict(sp.csr_array(X)), dense.predict(X), atol=1e-3)
 
 
@@ -274,7 +277,7 @@ def test_sparse_equals_dense():
 )
 def test_reweighting_lowers_the_violation(regressor):
     data = make(120, 20, strength=1.5)
-    ranker = NewtonRanker(regressor, n_estimators=10)
+    ranker = RegressorRanker(regressor, n_estimators=10)
     model = FairRanker(ranker, "inter", tolerance=0.01, max_rounds=10)
     model.fit(data.X, data.y, qid=data.qid, sensitive_features=data.sensitive_features)
     assert model.history_[0].violation > 3 * model.tolerance
@@ -292,7 +295,7 @@ def test_a_flexible_regressor_is_measured_on_other_queries():
 
 
 def test_a_bare_regressor_is_a_ranker():
-    assert isinstance(as_ranker(SMALL_HGB), NewtonRanker)
+    assert isinstance(as_ranker(SMALL_HGB), RegressorRanker)
     model = FairRanker(Ridge(), max_rounds=1, tolerance=1.0).fit(
         DATA.X, DATA.y, qid=DATA.qid, sensitive_features=DATA.sensitive_features
     )
@@ -305,9 +308,9 @@ def test_a_bare_regressor_is_a_ranker():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"regressor": KNeighborsRegressor()}, "takes no sample_weight"),
+        ({"estimator": KNeighborsRegressor()}, "takes no sample_weight"),
         (
-            {"regressor": make_pipeline(StandardScaler(), KNeighborsRegressor())},
+            {"estimator": make_pipeline(StandardScaler(), KNeighborsRegressor())},
             "KNeighborsRegressor",
         ),
         ({"n_estimators": 0}, "n_estimators is 0"),
@@ -321,11 +324,11 @@ def test_a_bare_regressor_is_a_ranker():
 )
 def test_bad_parameters(options, message):
     with pytest.raises(InputError, match=message):
-        NewtonRanker(**{"regressor": Ridge(), **options}).fit_pairs(QUERIES, TABLE)
+        RegressorRanker(**{"estimator": Ridge(), **options}).fit_pairs(QUERIES, TABLE)
 
 
 def test_bad_data():
-    ranker = NewtonRanker(Ridge())
+    ranker = RegressorRanker(Ridge())
     with pytest.raises(InputError, match="add up to nothing"):
         ranker.fit_pairs(QUERIES, np.zeros((2, 2)))
     with pytest.raises(InputError, match="no features"):
@@ -343,4 +346,4 @@ def test_predictions_that_are_no_numbers_are_told():
             return np.full(len(X), np.nan)
 
     with pytest.raises(TrainingError, match="NaN or infinity for 400 of 400"):
-        NewtonRanker(Lost()).fit_pairs(QUERIES, TABLE)
+        RegressorRanker(Lost()).fit_pairs(QUERIES, TABLE)

@@ -64,7 +64,7 @@ def one_step(module, queries=QUERIES, table=TABLE, **options):
     """The parameters' change in a single step of gradient descent: minus their gradient."""
     options = {"optimizer": plain_sgd, "epochs": 1, "standardise": False, **FULL, **options}
     ranker = TorchRanker(module, **options).fit_pairs(queries, table)
-    after = ranker.module_.state_dict()
+    after = ranker.model_.state_dict()
     return {name: after[name] - before for name, before in module.state_dict().items()}
 
 
@@ -132,7 +132,7 @@ def test_training_equals_training_on_explicit_pairs():
         curve.append(loss.item())
     np.testing.assert_allclose(ours.loss_curve_, curve, rtol=1e-9)
     for name, parameter in theirs.state_dict().items():
-        torch.testing.assert_close(ours.module_.state_dict()[name], parameter, rtol=1e-6, atol=1e-8)
+        torch.testing.assert_close(ours.model_.state_dict()[name], parameter, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -289,11 +289,11 @@ def test_nothing_of_the_callers_is_changed(interrupted):
     if interrupted:
         with pytest.raises(KeyboardInterrupt):
             ranker.fit_pairs(QUERIES, TABLE)
-        assert not hasattr(ranker, "module_")
+        assert not hasattr(ranker, "model_")
     else:
         ranker.fit_pairs(QUERIES, TABLE)
     assert module.training
-    assert ranker.module is module
+    assert ranker.estimator is module
     assert all(parameter.grad is None for parameter in module.parameters())
     for name, value in module.state_dict().items():
         assert torch.equal(value, before[name])
@@ -303,7 +303,7 @@ def test_nothing_of_the_callers_is_changed(interrupted):
 
 def test_a_warm_start_begins_where_the_last_round_ended():
     first = fitted(QUERIES, epochs=40)
-    held = copy.deepcopy(first.module_.state_dict())
+    held = copy.deepcopy(first.model_.state_dict())
     warm = TorchRanker(
         net(dtype=torch.float64), epochs=1, warm_start=True, standardise=False, **FULL
     )
@@ -311,7 +311,7 @@ def test_a_warm_start_begins_where_the_last_round_ended():
     assert warm.loss_curve_[0] == pytest.approx(
         mean_loss(QUERIES, first.predict(DATA.X), TABLE), rel=1e-6
     )
-    for name, value in first.module_.state_dict().items():
+    for name, value in first.model_.state_dict().items():
         assert torch.equal(value, held[name])
     cold = clone(warm, safe=False).set_params(warm_start=False)
     cold.fit_pairs(QUERIES, TABLE, previous=first)
@@ -368,12 +368,12 @@ def test_the_module_predicts_by_itself(standardise):
     module = net(5, nn.BatchNorm1d(8), nn.Dropout(0.5))
     ranker = TorchRanker(module, epochs=3, standardise=standardise, random_state=0)
     scores = ranker.fit(X, DATA.y, qid=DATA.qid).predict(X)
-    assert not ranker.module_.training
+    assert not ranker.model_.training
     with torch.no_grad():
-        alone = ranker.module_(torch.from_numpy(X).float())
+        alone = ranker.model_(torch.from_numpy(X).float())
     np.testing.assert_allclose(alone[:, 0], scores, rtol=1e-6)
     file = io.BytesIO()
-    torch.save(ranker.module_.state_dict(), file)
+    torch.save(ranker.model_.state_dict(), file)
     file.seek(0)
     fresh = net(5, nn.BatchNorm1d(8), nn.Dropout(0.5), seed=1)
     if standardise:
@@ -421,12 +421,12 @@ def test_embeddings_want_their_numbers_as_they_are():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"module": nn.Linear}, "Give a torch.nn.Module"),
-        ({"module": "net"}, "Give a torch.nn.Module"),
-        ({"module": nn.Identity()}, "no parameter that can be trained"),
-        ({"module": nn.Linear(5, 2)}, r"shape \(15, 2\).*one score per item"),
-        ({"module": nn.Linear(4, 1)}, r"cannot score features of shape \(15, 5\)"),
-        ({"module": nn.LSTM(5, 1)}, "rather than a tensor"),
+        ({"estimator": nn.Linear}, "Pass a torch.nn.Module"),
+        ({"estimator": "net"}, "Pass a torch.nn.Module"),
+        ({"estimator": nn.Identity()}, "no parameter that can be trained"),
+        ({"estimator": nn.Linear(5, 2)}, r"shape \(15, 2\).*one score per item"),
+        ({"estimator": nn.Linear(4, 1)}, r"cannot score features of shape \(15, 5\)"),
+        ({"estimator": nn.LSTM(5, 1)}, "rather than a tensor"),
         ({"optimizer": "newton"}, "optimizer is 'newton'"),
         ({"learning_rate": 0}, "learning_rate is 0"),
         ({"learning_rate": "fast"}, "learning_rate is 'fast'"),
@@ -444,7 +444,7 @@ def test_embeddings_want_their_numbers_as_they_are():
     ids=str,
 )  # fmt: skip
 def test_bad_parameters(options, message):
-    options = {"module": linear(), "epochs": 1, **options}
+    options = {"estimator": linear(), "epochs": 1, **options}
     with pytest.raises(InputError, match=message):
         TorchRanker(**options).fit_pairs(QUERIES, TABLE)
 

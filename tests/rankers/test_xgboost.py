@@ -103,13 +103,13 @@ def test_parameters_that_say_what_is_so_anyway(params):
 def test_the_number_of_trees():
     assert trained(n_estimators=3) == pytest.approx(direct(3), abs=1e-4)
     default = XGBoostRanker(xgb.XGBRanker(max_depth=1)).fit(MADE.X, MADE.y, qid=MADE.qid)
-    assert default.booster_.num_boosted_rounds() == 100
+    assert default.model_.num_boosted_rounds() == 100
 
 
 def test_weights_of_features():
     weights = np.array([0.0, 1.0, 1.0, 0.0, 1.0])
     ranker = fitted(params={"feature_weights": weights, "colsample_bynode": 0.5}, **SETS)
-    assert set(ranker.booster_.get_score()) <= {"f1", "f2", "f4"}
+    assert set(ranker.model_.get_score()) <= {"f1", "f2", "f4"}
 
 
 def test_an_unknown_parameter_is_xgboosts_to_report():
@@ -232,7 +232,7 @@ def test_early_stopping_of_every_booster(booster):
     assert length < 100
     # A linear model cannot be cut back; XGBRanker predicts with its last step, too.
     best = length - 1 if booster == "gblinear" else ranker.best_iteration_
-    assert ranker.booster_.num_boosted_rounds() == best + 1
+    assert ranker.model_.num_boosted_rounds() == best + 1
     assert ranker.best_iteration_ == best
 
 
@@ -249,7 +249,7 @@ def test_callbacks_start_afresh_in_every_round(save_best):
     values = ranker.evals_result_["validation_0"]["ndcg"]
     assert ranker.best_iteration_ == int(np.argmax(values))
     assert len(values) == ranker.best_iteration_ + 4
-    assert ranker.booster_.num_boosted_rounds() == ranker.best_iteration_ + 1
+    assert ranker.model_.num_boosted_rounds() == ranker.best_iteration_ + 1
 
 
 def test_a_schedule_of_learning_rates():
@@ -295,7 +295,7 @@ def test_categories(schedule, stop):
     data, ranker = xgb.DMatrix(unseen, enable_categorical=True), fair.ranker_
     trees = (0, ranker.best_iteration_ + 1)  # XGBoost has a say on this
     assert np.array_equal(
-        fair.predict(unseen), ranker.booster_.predict(data, iteration_range=trees).astype(float)
+        fair.predict(unseen), ranker.model_.predict(data, iteration_range=trees).astype(float)
     )
 
 

@@ -159,8 +159,8 @@ def test_trees_without_a_split_are_not_counted_twice():
         return ONES
 
     ranker.fit_following(QUERIES, follow, measured_on=HELD.queries())
-    assert 1 < ranker.booster_.num_trees() < 60  # some found nothing to split by
-    booster = ranker.booster_
+    assert 1 < ranker.model_.num_trees() < 60  # some found nothing to split by
+    booster = ranker.model_
     parts = [booster.predict(HELD.X, num_iteration=n) for n in range(1, booster.num_trees() + 1)]
     for scores in seen[1:]:
         assert min(np.abs(scores - part).max() for part in parts) < 1e-9

@@ -287,10 +287,10 @@ def test_categories_and_missing_values(tmp_path, engine):
     else:
         from sklearn.ensemble import HistGradientBoostingRegressor
 
-        from pairity.rankers.regressor import NewtonRanker
+        from pairity.rankers.regressor import RegressorRanker
 
         few = HistGradientBoostingRegressor(max_iter=2, max_leaf_nodes=4, random_state=0)
-        ranker = NewtonRanker(few, n_estimators=2)
+        ranker = RegressorRanker(few, n_estimators=2)
     model = fit(FairRanker(ranker, tolerance=0.05, max_rounds=1), table)
     loaded = there_and_back(model, tmp_path / "model")
     assert same_bits(loaded.predict(table), model.predict(table))
@@ -530,7 +530,7 @@ def test_regressors(tmp_path):
     from sklearn.preprocessing import StandardScaler
     from sklearn.tree import DecisionTreeRegressor
 
-    from pairity.rankers.regressor import NewtonRanker
+    from pairity.rankers.regressor import RegressorRanker
 
     for number, regressor in enumerate(
         [
@@ -541,7 +541,7 @@ def test_regressors(tmp_path):
             make_pipeline(StandardScaler(), SGDRegressor(random_state=0)),
         ]
     ):
-        ranker = NewtonRanker(regressor, n_estimators=2, loss="hinge")
+        ranker = RegressorRanker(regressor, n_estimators=2, loss="hinge")
         ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
         loaded = there_and_back(ranker, tmp_path / f"{number}")
         assert same_bits(loaded.predict(NEW), ranker.predict(NEW))
@@ -555,16 +555,18 @@ def test_types_of_others_are_neither_saved_nor_made(tmp_path):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
 
-    from pairity.rankers.regressor import NewtonRanker
+    from pairity.rankers.regressor import RegressorRanker
 
-    ranker = NewtonRanker(make_pipeline(FunctionTransformer(my_gap_free), Ridge()), n_estimators=2)
+    ranker = RegressorRanker(
+        make_pipeline(FunctionTransformer(my_gap_free), Ridge()), n_estimators=2
+    )
     ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
     with pytest.raises(ModelFileError, match=r"test_persistence\.my_gap_free"):
         ranker.save(tmp_path / "ranker")
     assert not os.listdir(tmp_path)
 
     folder = tmp_path / "forged"
-    NewtonRanker(Ridge(), n_estimators=2).fit(MADE.X, MADE.y, qid=MADE.qid).save(folder)
+    RegressorRanker(Ridge(), n_estimators=2).fit(MADE.X, MADE.y, qid=MADE.qid).save(folder)
     for content in (
         {"regressor": Ridge(), "estimators": [Hostile()]},
         {"regressor": Ridge(), "estimators": [os.system]},

@@ -62,9 +62,9 @@ def make_model(engine, **more):
     else:
         from sklearn.linear_model import Ridge
 
-        from pairity.rankers.regressor import NewtonRanker
+        from pairity.rankers.regressor import RegressorRanker
 
-        ranker = NewtonRanker(Ridge(alpha=0.5), n_estimators=4)
+        ranker = RegressorRanker(Ridge(alpha=0.5), n_estimators=4)
     return FairRanker(ranker, **{**OPTIONS, **more})
 
 

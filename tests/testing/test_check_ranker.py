@@ -19,7 +19,7 @@ from pairity.exceptions import ContractError, PairityError
 from pairity.pairs.losses import LambdaRank, Sampled
 from pairity.rankers.catboost import CatBoostPairRanker
 from pairity.rankers.lightgbm import LightGBMRanker
-from pairity.rankers.regressor import NewtonRanker
+from pairity.rankers.regressor import RegressorRanker
 from pairity.rankers.torch import TorchRanker
 from pairity.rankers.xgboost import XGBoostRanker
 from pairity.testing import RANKER_CHECKS, check_ranker, ranker_checks
@@ -162,7 +162,7 @@ def torch_module(lacks=(), **params):
 
 
 def newton(regressor, **params):
-    return NewtonRanker(regressor, **params), None, {}
+    return RegressorRanker(regressor, **params), None, {}
 
 
 CATALOGUE = {

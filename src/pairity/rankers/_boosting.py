@@ -46,7 +46,6 @@ class EngineRanker(PairRanker):
     """A ranker around an engine's own estimator; the two are saved together."""
 
     raw_features = True
-    wraps = "estimator"
     engine: ClassVar[tuple[str, str]]  # library and class
 
     def _encode_settings(self) -> dict[str, Any]:
@@ -103,7 +102,6 @@ def unreadable(name: str, error: object) -> ModelFileError:
 class BoosterRanker(EngineRanker):
     """A ranker that hands an engine's training call an objective of ours."""
 
-    learnt = "booster_"
     streams = True
 
     spreads = True
@@ -115,7 +113,7 @@ class BoosterRanker(EngineRanker):
     def fit_pairs(
         self,
         queries: Queries,
-        table: Array,
+        weights: Array,
         *,
         previous: Any = None,  # noqa: ARG002 - the binned data are kept with the queries
         **fit_params: Any,
@@ -125,7 +123,7 @@ class BoosterRanker(EngineRanker):
         `fit_params` are those of the engine's own `fit`, such as its evaluation sets: (X, y) with
         ``eval_qid``, or ``eval_group``.
         """
-        return self._prepare_and_train(queries, partial(_fixed, table), None, fit_params)
+        return self._prepare_and_train(queries, partial(_fixed, weights), None, fit_params)
 
     def fit_following(
         self,
@@ -190,7 +188,7 @@ class BoosterRanker(EngineRanker):
     def _train(
         self, queries: Queries, follow: Follow, measured_on: Queries | None, fit_params: Any
     ) -> None:
-        """Set ``booster_`` and what goes with it."""
+        """Set ``model_`` and what goes with it."""
 
     @abstractmethod
     def _boosting(self) -> str:

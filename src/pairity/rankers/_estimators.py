@@ -194,18 +194,18 @@ class PairRanker(RankingEstimator):
     """An estimator that trains on weighted pairs: `fit` is `fit_pairs` with all of equal weight."""
 
     raw_features = False
-    learnt: ClassVar[str]  # the attribute that a fit sets
+    learnt: ClassVar[str] = "model_"  # the attribute that a fit sets
     streams: ClassVar[bool] = False  # whether it trains on features in files
     spreads: ClassVar[bool] = False  # whether it trains on queries that lie on several machines
     file_name: ClassVar[str] = ""  # of the engine's own file, where it can be saved
-    wraps: ClassVar[str] = ""  # the parameter that holds the engine's model
+    needs_module: ClassVar[bool] = False  # whether `load` must be given a PyTorch module
     libraries: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def fit_pairs(
         self,
         queries: Queries,
-        table: Array,
+        weights: Array,
         *,
         previous: Any = None,
         **fit_params: Any,
@@ -300,6 +300,7 @@ class PairRanker(RankingEstimator):
 
     @classmethod
     def _decode_settings(cls, entry: Entry) -> dict[str, Any]:
+        entry = from_format_1(entry)
         return entry.settings(tuple(cls._get_param_names()), _known_losses())
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
@@ -309,6 +310,13 @@ class PairRanker(RankingEstimator):
     def _from_native(self, state: Entry, data: bytes) -> None:
         """Set what `_to_native` gave."""
         raise NotImplementedError
+
+
+def from_format_1(settings: Entry) -> Entry:
+    """Give settings of a model in format 1 the parameter names of today."""
+    names = {"regressor": "estimator", "module": "estimator"}
+    values = {names.get(name, name): value for name, value in settings.values.items()}
+    return Entry(values, settings.where)
 
 
 def _known_losses() -> dict[str, type]:

@@ -14,18 +14,19 @@ from sklearn.base import BaseEstimator, is_regressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from pairity import rankers
 from pairity._utils.json_codec import Entry
 from pairity._utils.validation import show
 from pairity.exceptions import InputError
 from pairity.rankers.base import Ranker
 from pairity.rankers.linear import LinearRanker
 
-# The library, the class that is served, and the adapter: module and class.
+# The library, its class, and the adapter of that class.
 _ADAPTERS = {
-    ("lightgbm", "LGBMRanker"): ("lightgbm", "LightGBMRanker"),
-    ("xgboost", "XGBRanker"): ("xgboost", "XGBoostRanker"),
-    ("catboost", "CatBoostRanker"): ("catboost", "CatBoostPairRanker"),
-    ("torch", "Module"): ("torch", "TorchRanker"),
+    ("lightgbm", "LGBMRanker"): "LightGBMRanker",
+    ("xgboost", "XGBRanker"): "XGBoostRanker",
+    ("catboost", "CatBoostRanker"): "CatBoostPairRanker",
+    ("torch", "Module"): "TorchRanker",
 }
 # Dask's ranking models, and those that each of their workers trains.
 _SPREAD = {
@@ -37,23 +38,20 @@ _REFUSED = {
     "xgboost": "XGBRanker",
     "catboost": "CatBoostRanker",
 }
-# The rankers of a saved model, and their modules.
-_SAVED = {
-    "LinearRanker": "linear",
-    "LightGBMRanker": "lightgbm",
-    "XGBoostRanker": "xgboost",
-    "CatBoostPairRanker": "catboost",
-    "TorchRanker": "torch",
-    "NewtonRanker": "regressor",
-}
+# The rankers that a model folder can contain.
+_SAVED = [name for name in rankers.__all__ if name != "Ranker"]
+
+
+_FORMAT_1 = {"NewtonRanker": "RegressorRanker"}  # format 1: stored class names that changed
 
 
 def ranker_class(entry: Entry) -> Any:
     """The class of a saved ranker, from what the manifest says of it."""
     name = entry.text("class")
+    name = _FORMAT_1.get(name, name)
     if name not in _SAVED:
         raise entry.refuse("class", f"{show(name)}, which is none of {', '.join(_SAVED)}")
-    return getattr(import_module(f"pairity.rankers.{_SAVED[name]}"), name)
+    return getattr(rankers, name)
 
 
 def as_ranker(model: Any) -> Ranker:
@@ -86,9 +84,7 @@ def as_ranker(model: Any) -> Ranker:
         return as_ranker(kind(**settings))
     for family in families:
         if family in _ADAPTERS:
-            module, name = _ADAPTERS[family]
-            adapter = getattr(import_module(f"pairity.rankers.{module}"), name)
-            wrapped: Ranker = adapter(model)
+            wrapped: Ranker = getattr(rankers, _ADAPTERS[family])(model)
             return wrapped
     name = type(model).__name__
     for library, _ in families:
@@ -103,11 +99,9 @@ def as_ranker(model: Any) -> Ranker:
                 f"{name}.fit takes no sample_weight, which pairity needs to weigh the items by. "
                 "Use a regressor that does, such as HistGradientBoostingRegressor()."
             )
-        from pairity.rankers.regressor import NewtonRanker
-
-        return NewtonRanker(model)
+        return rankers.RegressorRanker(model)
     raise InputError(
-        f"{name} is not a ranker that pairity can train: it needs fit_pairs(queries, table, "
+        f"{name} is not a ranker that pairity can train: it needs fit_pairs(queries, weights, "
         "previous=None) and predict(X). Use LinearRanker(), an engine's ranking model or a "
         "regressor, or see pairity.rankers.base.Ranker."
     )

@@ -22,18 +22,18 @@ class Ranker(Protocol):
     def fit_pairs(
         self,
         queries: Queries,
-        table: Array,
+        weights: Array,
         *,
         previous: Any = None,
         **fit_params: Any,
     ) -> Self:
-        """Fit on the preference pairs of `queries`, a pair in cell (k, l) weighing table[k, l].
+        """Fit on the preference pairs of `queries`, a pair in cell (k, l) weighing weights[k, l].
 
         Parameters
         ----------
         queries : Queries
             Pairs with an item of unknown group weigh 1; item and query weights multiply.
-        table : array of shape (n_groups, n_groups)
+        weights : array of shape (n_groups, n_groups)
         previous : a fitted ranker of the same kind, or None
             The last fit on the same queries with another table: a place to start from, and to
             take prepared data from. It must not be changed.

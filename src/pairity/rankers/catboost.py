@@ -79,7 +79,6 @@ class CatBoostPairRanker(EngineRanker):
     in every round, since a Pool that holds them binned trains another model, or none.
     """
 
-    learnt = "model_"
     file_name = "ranker.cbm"
     engine = ("catboost", "CatBoostRanker")
     libraries = ("catboost",)
@@ -96,7 +95,7 @@ class CatBoostPairRanker(EngineRanker):
     def fit_pairs(
         self,
         queries: Queries,
-        table: Array,
+        weights: Array,
         *,
         previous: Any = None,  # noqa: ARG002 - the pairs are kept with the queries
         **fit_params: Any,
@@ -114,8 +113,8 @@ class CatBoostPairRanker(EngineRanker):
         remember_features(self, queries.X, queries.y)
         refuse_unknown(fit_params, _FIT_PARAMETERS, "CatBoostRanker")
         model = _prepare(cb, self.estimator, fit_params)
-        pools = _pools(cb, queries, table, model, fit_params)
-        pools.train.set_pairs_weight(_weights(queries, table, pools.train.num_pairs()))
+        pools = _pools(cb, queries, weights, model, fit_params)
+        pools.train.set_pairs_weight(_weights(queries, weights, pools.train.num_pairs()))
         options = {name: fit_params[name] for name in _TRAINING_PARAMETERS if name in fit_params}
         model.fit(pools.train, eval_set=pools.evaluation or None, **options)
         self.model_ = model

@@ -83,7 +83,7 @@ class LightGBMRanker(BoosterRanker):
 
     Attributes
     ----------
-    booster_ : lightgbm.Booster
+    model_ : lightgbm.Booster
         The fitted model, which predicts and is saved by itself.
     best_iteration_ : int, where early stopping ended; 0 without it
     evals_result_ : dict, what the metrics were on the evaluation sets, by name
@@ -104,7 +104,7 @@ class LightGBMRanker(BoosterRanker):
 
     def _scores(self, features: Any) -> Array:
         """Scores by the trees up to the best iteration."""
-        scores = self.booster_.predict(_readable(features), num_threads=self._n_threads)
+        scores = self.model_.predict(_readable(features), num_threads=self._n_threads)
         return np.asarray(scores, dtype=np.float64)
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
@@ -113,15 +113,15 @@ class LightGBMRanker(BoosterRanker):
             "n_threads": int(self._n_threads),
             "evals_result": encode(plain_dict(self.evals_result_), {}),
         }
-        return state, self.booster_.model_to_string().encode()
+        return state, self.model_.model_to_string().encode()
 
     def _from_native(self, state: Entry, data: bytes) -> None:
         lgb = import_engine("lightgbm", "LightGBMRanker")
         try:
             if not data.startswith(b"tree\n"):
                 raise ValueError("it does not begin as LightGBM's text files do")
-            self.booster_ = lgb.Booster(model_str=data.decode())
-            n_features = self.booster_.num_feature()
+            self.model_ = lgb.Booster(model_str=data.decode())
+            n_features = self.model_.num_feature()
         except Exception as error:
             raise unreadable(self.file_name, error) from error
         if n_features != self.n_features_in_:
@@ -160,7 +160,7 @@ class LightGBMRanker(BoosterRanker):
         if binned.evaluation:
             callbacks.append(lgb.record_evaluation(self.evals_result_))
         with limit_threads(params["num_threads"] or None):
-            self.booster_ = lgb.train(
+            self.model_ = lgb.train(
                 {**current_peers().network, **params, "objective": call},
                 binned.data,
                 num_boost_round=n_trees,
@@ -170,8 +170,8 @@ class LightGBMRanker(BoosterRanker):
                 callbacks=callbacks,
             )
         if current_peers().network:
-            self.booster_.free_network()
-        self.best_iteration_ = max(self.booster_.best_iteration, 0)
+            self.model_.free_network()
+        self.best_iteration_ = max(self.model_.best_iteration, 0)
 
 
 def _given(estimator: Any) -> dict[str, Any]:

@@ -102,12 +102,12 @@ class LinearRanker(PairRanker):
         self.max_iter = max_iter
 
     def fit_pairs(  # type: ignore[override]
-        self, queries: Queries, table: Array, *, previous: Any = None
+        self, queries: Queries, weights: Array, *, previous: Any = None
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
         data = linear_data(queries, self.margin)
         require_preferences(queries)
-        return self.fit_data(data, table, previous=previous)
+        return self.fit_data(data, weights, previous=previous)
 
     def fit_data(self, data: LinearData, table: Array, *, previous: Any = None) -> Self:
         """As `fit_pairs`, on rows that lie wherever `data` knows to find them."""

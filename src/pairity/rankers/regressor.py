@@ -1,4 +1,4 @@
-"""NewtonRanker: any scikit-learn regressor that takes weights, boosted on weighted pairs."""
+"""RegressorRanker: any scikit-learn regressor that takes weights, boosted on weighted pairs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import copy
 import io
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
 
@@ -41,7 +42,28 @@ _TRUSTED = (
 )
 
 
-class NewtonRanker(PairRanker):
+@dataclass(frozen=True, eq=False)
+class AdditiveModel:
+    """The weighted sum of fitted regressors.
+
+    Attributes
+    ----------
+    estimators : list of fitted regressors
+    weights : float64 array with the weight of each regressor's prediction
+    """
+
+    estimators: list[Any]
+    weights: Array
+
+    def predict(self, X: Any) -> Array:
+        """Return scores of shape (n_items,)."""
+        scores = np.zeros(X.shape[0])
+        for weight, estimator in zip(self.weights, self.estimators, strict=True):
+            scores += weight * np.asarray(estimator.predict(X), dtype=np.float64)
+        return scores
+
+
+class RegressorRanker(PairRanker):
     r"""A regressor, boosted by Newton's steps on the weighted pairwise loss.
 
     .. math:: s \leftarrow s + \eta f, \qquad
@@ -52,7 +74,7 @@ class NewtonRanker(PairRanker):
 
     Parameters
     ----------
-    regressor : scikit-learn regressor
+    estimator : scikit-learn regressor
         Its `fit` must take ``sample_weight``; or a `Pipeline` whose last step does.
     n_estimators : int, default=20
         The most steps; one copy of the regressor is fitted for each.
@@ -67,8 +89,8 @@ class NewtonRanker(PairRanker):
 
     Attributes
     ----------
-    estimators_ : list of fitted regressors
-    weights_ : float64 array, how far the scores went along each of them
+    model_ : AdditiveModel
+        The weighted sum of the fitted regressors, with `estimators`, `weights` and `predict(X)`.
     loss_curve_ : list of float
         The mean loss before the first step and after each; empty for a loss that has no value.
     n_features_in_, feature_names_in_ : as in scikit-learn
@@ -90,22 +112,20 @@ class NewtonRanker(PairRanker):
     --------
     >>> from sklearn.tree import DecisionTreeRegressor
     >>> from pairity.datasets import make_biased_ranking
-    >>> from pairity.rankers.regressor import NewtonRanker
+    >>> from pairity.rankers.regressor import RegressorRanker
     >>> data = make_biased_ranking(20, 30, random_state=0)
-    >>> ranker = NewtonRanker(DecisionTreeRegressor(max_depth=3, random_state=0))
+    >>> ranker = RegressorRanker(DecisionTreeRegressor(max_depth=3, random_state=0))
     >>> ranker.fit(data.X, data.y, qid=data.qid).predict(data.X).shape
     (600,)
     """
 
     raw_features = True
-    learnt = "estimators_"
     file_name = "ranker.skops"
-    wraps = "regressor"
     libraries = ("scikit-learn", "skops")
 
     def __init__(
         self,
-        regressor: Any,
+        estimator: Any,
         *,
         n_estimators: int = 20,
         learning_rate: float = 0.3,
@@ -113,7 +133,7 @@ class NewtonRanker(PairRanker):
         tol: float = 1e-4,
         n_iter_no_change: int = 3,
     ) -> None:
-        self.regressor = regressor
+        self.estimator = estimator
         self.n_estimators = n_estimators
         self.learning_rate = learning_rate
         self.loss = loss
@@ -121,28 +141,28 @@ class NewtonRanker(PairRanker):
         self.n_iter_no_change = n_iter_no_change
 
     def fit_pairs(  # type: ignore[override]
-        self, queries: Queries, table: Array, *, previous: Any = None
+        self, queries: Queries, weights: Array, *, previous: Any = None
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
         self._check_parameters()
-        weight_name = _weight_name(self.regressor)
+        weight_name = _weight_name(self.estimator)
         if queries.X is None:
             raise InputError("The queries have no features. Build them with X.")
         require_preferences(queries)
         remember_features(self, queries.X, queries.y)
-        X = _to_fit_on(self.regressor, queries)
+        X = _to_fit_on(self.estimator, queries)
         loss = as_loss(self.loss)
-        objective = Objective(queries, loss, lambda *_: table)
-        mean_loss = _MeanLoss(loss, queries, table)
-        self._seed = _draw_seed(self.regressor, getattr(previous, "_seed", None))
+        objective = Objective(queries, loss, lambda *_: weights)
+        mean_loss = _MeanLoss(loss, queries, weights)
+        self._seed = _draw_seed(self.estimator, getattr(previous, "_seed", None))
         rng = np.random.RandomState(self._seed)
         scores, now = np.zeros(queries.n_items), mean_loss(np.zeros(queries.n_items))
-        estimators, weights, curve, stale = [], [], [now], 0
+        estimators, sizes, curve, stale = [], [], [now], 0
         for _ in range(int(self.n_estimators)):
             target, weight = _least_squares(*objective(scores))
             if not weight.any():
                 break
-            estimator = _seeded(clone(self.regressor), rng)
+            estimator = _seeded(clone(self.estimator), rng)
             estimator.fit(X, target, **{weight_name: weight})
             move = np.asarray(estimator.predict(queries.X), dtype=np.float64)
             size, then = _line_search(mean_loss, scores, move, float(self.learning_rate), now)
@@ -150,60 +170,56 @@ class NewtonRanker(PairRanker):
                 break
             scores = scores + size * move
             estimators.append(estimator)
-            weights.append(size)
+            sizes.append(size)
             curve.append(then)
             stale = stale + 1 if now - then < self.tol * now else 0
             now = then
             if stale >= self.n_iter_no_change:
                 break
-        self.estimators_ = estimators
-        self.weights_ = np.array(weights)
+        self.model_ = AdditiveModel(estimators, np.array(sizes))
         self.loss_curve_ = curve if mean_loss.known else []
         return self
 
     def _scores(self, features: Any) -> Array:
-        scores = np.zeros(features.shape[0])
-        for weight, estimator in zip(self.weights_, self.estimators_, strict=True):
-            scores += weight * np.asarray(estimator.predict(features), dtype=np.float64)
-        return scores
+        return self.model_.predict(features)
 
     def _encode_settings(self) -> dict[str, Any]:
-        return {**super()._encode_settings(), "regressor": None}  # it is in the file
+        return {**super()._encode_settings(), "estimator": None}  # it is in the file
 
     @classmethod
     def from_settings(cls, entry: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
         """The ranker, not fitted."""
         ranker = super().from_settings(entry, files, module)
-        ranker.regressor = _read_skops(files[cls.file_name])["regressor"]
+        ranker.estimator = _read_skops(files[cls.file_name])["regressor"]
         return ranker
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
         skops = import_engine("skops.io", "A saved scikit-learn regressor")
-        content = {"regressor": clone(self.regressor), "estimators": list(self.estimators_)}
+        content = {"regressor": clone(self.estimator), "estimators": self.model_.estimators}
         try:
             data: bytes = skops.dumps(content)
             unknown = _unknown_types(skops, data)
         except Exception as error:
             raise ModelFileError(
-                f"skops cannot save {type(self.regressor).__name__} ({error}). Save its "
-                "estimators_ and weights_ by yourself."
+                f"skops cannot save {type(self.estimator).__name__} ({error}). Save its "
+                "model_ by yourself."
             ) from error
         if unknown:
             raise ModelFileError(
-                f"{type(self.regressor).__name__} holds {', '.join(unknown)}, which a file could "
+                f"{type(self.estimator).__name__} holds {', '.join(unknown)}, which a file could "
                 "only bring back by running code. Use scikit-learn's own parts, or save its "
-                "estimators_ and weights_ by yourself."
+                "model_ by yourself."
             )
         state = {
-            "weights": encode_array(self.weights_),
+            "weights": encode_array(self.model_.weights),
             "loss_curve": encode_array(np.array(self.loss_curve_, dtype=np.float64)),
             "seed": int(self._seed),
         }
         return state, data
 
     def _from_native(self, state: Entry, data: bytes) -> None:
-        self.estimators_ = _read_skops(data)["estimators"]
-        self.weights_ = state.array("weights", ((len(self.estimators_),),))
+        estimators = _read_skops(data)["estimators"]
+        self.model_ = AdditiveModel(estimators, state.array("weights", ((len(estimators),),)))
         self.loss_curve_ = state.array("loss_curve").tolist()
         self._seed = state.count("seed")
 
@@ -239,10 +255,10 @@ def _read_skops(data: bytes) -> dict[str, Any]:
         unknown = _unknown_types(skops, data)
         content = None if unknown else skops.loads(data, trusted=list(_TRUSTED))
     except Exception as error:
-        raise unreadable(NewtonRanker.file_name, error) from error
+        raise unreadable(RegressorRanker.file_name, error) from error
     if unknown:
         raise ModelFileError(
-            f"{NewtonRanker.file_name} holds {', '.join(map(show, unknown))}, and pairity makes "
+            f"{RegressorRanker.file_name} holds {', '.join(map(show, unknown))}, and pairity makes "
             "nothing but NumPy's and scikit-learn's own types from a file. Load it only from "
             "whom you trust, with skops.io.load(file, trusted=[...])."
         )
@@ -252,7 +268,7 @@ def _read_skops(data: bytes) -> dict[str, Any]:
         or not isinstance(content["estimators"], list)
         or not all(map(_is_own, [content["regressor"], *content["estimators"]]))
     ):
-        raise unreadable(NewtonRanker.file_name, "it holds no list of regressors")
+        raise unreadable(RegressorRanker.file_name, "it holds no list of regressors")
     return content
 
 

@@ -18,7 +18,7 @@ from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.losses import as_loss
 from pairity.rankers._boosting import import_engine, unreadable
-from pairity.rankers._estimators import PairRanker
+from pairity.rankers._estimators import PairRanker, from_format_1
 from pairity.rankers._torch_training import (
     Trainer,
     Weighted,
@@ -46,7 +46,7 @@ class TorchRanker(PairRanker):
 
     Parameters
     ----------
-    module : torch.nn.Module
+    estimator : torch.nn.Module
         Maps features of shape (n_items, n_features) to scores of shape (n_items,) or (n_items, 1),
         each item's by its own features. It is copied and not changed: every fit begins with the
         parameters it has.
@@ -74,7 +74,7 @@ class TorchRanker(PairRanker):
         training, after which to stop. None runs all epochs.
     warm_start : bool, default=False
         Whether a later round of `FairRanker` begins with the parameters of the round before,
-        rather than with those of `module`.
+        rather than with those of `estimator`.
     standardise : bool, default=True
         Whether to put a layer in front that brings every feature to mean 0 and variance 1 on the
         training items.
@@ -86,7 +86,7 @@ class TorchRanker(PairRanker):
 
     Attributes
     ----------
-    module_ : torch.nn.Module
+    model_ : torch.nn.Module
         The trained copy, on the CPU and in eval mode, which predicts by itself on raw features.
         With `standardise` it is ``Sequential(BatchNorm1d, module)``, the first layer's statistics
         being those of the training data.
@@ -119,14 +119,13 @@ class TorchRanker(PairRanker):
     (600,)
     """
 
-    learnt = "module_"
     file_name = "ranker.safetensors"
-    wraps = "module"
+    needs_module = True
     libraries = ("torch", "safetensors")
 
     def __init__(
         self,
-        module: Any,
+        estimator: Any,
         *,
         loss: Any = "logistic",
         optimizer: Any = "adam",
@@ -142,7 +141,7 @@ class TorchRanker(PairRanker):
         device: Any = "cpu",
         random_state: Any = None,
     ) -> None:
-        self.module = module
+        self.estimator = estimator
         self.loss = loss
         self.optimizer = optimizer
         self.learning_rate = learning_rate
@@ -158,7 +157,7 @@ class TorchRanker(PairRanker):
         self.random_state = random_state
 
     def fit_pairs(  # type: ignore[override]
-        self, queries: Queries, table: Array, *, previous: Any = None
+        self, queries: Queries, weights: Array, *, previous: Any = None
     ) -> Self:
         """Train on weighted pairs; see `pairity.rankers.base.Ranker`."""
         torch = import_engine("torch", "TorchRanker")
@@ -171,8 +170,8 @@ class TorchRanker(PairRanker):
         train, held = queries.by_query()[0], None
         if self.validation is not None:
             train, held = train.split(self.validation, seed)
-        data = Weighted.of(train, table, "training")
-        held_out = None if held is None else Weighted.of(held, table, "held-out")
+        data = Weighted.of(train, weights, "training")
+        held_out = None if held is None else Weighted.of(held, weights, "held-out")
         with own_randomness(torch, seed, device):
             module = self._start(torch, data.queries.X, previous).to(device)
             trainer = Trainer(torch, module, loss, data, held_out, device)
@@ -184,7 +183,7 @@ class TorchRanker(PairRanker):
             )  # fmt: skip
             trainer.score_one_query("After")
         module.zero_grad(set_to_none=True)
-        self.module_ = module.to("cpu").eval()
+        self.model_ = module.to("cpu").eval()
         self.loss_curve_ = trainer.loss_curve
         self.validation_curve_ = trainer.validation_curve
         self.n_epochs_ = trainer.n_epochs
@@ -195,7 +194,7 @@ class TorchRanker(PairRanker):
 
     def _scores(self, features: Any) -> Array:
         torch = import_engine("torch", "TorchRanker")
-        return predict(torch, self.module_, features, torch.device("cpu"))
+        return predict(torch, self.model_, features, torch.device("cpu"))
 
     def _encode_settings(self) -> dict[str, Any]:
         settings = super()._encode_settings()
@@ -208,7 +207,7 @@ class TorchRanker(PairRanker):
         """The ranker, not fitted, around the caller's module."""
         torch = import_engine("torch", "TorchRanker")
         if module is None or isinstance(module, type) or not isinstance(module, torch.nn.Module):
-            was = entry.setting("module")
+            was = from_format_1(entry).setting("estimator")
             given = "" if module is None else f" module is {show(module)}."
             raise ModelFileError(
                 "A file holds the parameters of a PyTorch module, not its code (it was "
@@ -216,24 +215,24 @@ class TorchRanker(PairRanker):
                 "training and hand it in: load(path, module=my_module)."
             )
         ranker = super().from_settings(entry, files, module)
-        ranker.module = module
+        ranker.estimator = module
         return ranker
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
         torch = import_engine("torch", "TorchRanker")
         tensors = import_engine("safetensors.torch", "A saved PyTorch module", extra="torch")
-        held = self.module_.state_dict()
+        held = self.model_.state_dict()
         for name, tensor in held.items():
             if not isinstance(tensor, torch.Tensor):
                 raise ModelFileError(
                     f"{name!r} in the module's state_dict() is no tensor but {show(tensor)}, which "
-                    "is not saved. Save module_ by yourself."
+                    "is not saved. Save model_ by yourself."
                 )
         try:
             data: bytes = tensors.save({k: v.detach().cpu().clone() for k, v in held.items()})
         except Exception as error:
             raise ModelFileError(
-                f"safetensors cannot save the module's parameters ({error}). Save module_ by "
+                f"safetensors cannot save the module's parameters ({error}). Save model_ by "
                 "yourself."
             ) from error
         state = {
@@ -252,12 +251,12 @@ class TorchRanker(PairRanker):
             held = tensors.load(data)
         except Exception as error:
             raise unreadable(self.file_name, error) from error
-        module = copy.deepcopy(self.module)
+        module = copy.deepcopy(self.estimator)
         if self.standardise:
             layer = _standardiser(torch, self.n_features_in_, module)
             module = torch.nn.Sequential(layer, module)
         _set_parameters(module, held)
-        self.module_ = module.to("cpu").eval()
+        self.model_ = module.to("cpu").eval()
         self._seed = state.count("seed")
         self.n_epochs_, self.best_epoch_ = state.count("n_epochs"), state.count("best_epoch")
         self.loss_curve_ = state.array("loss_curve").tolist()
@@ -265,9 +264,9 @@ class TorchRanker(PairRanker):
 
     def _start(self, torch: Any, X: Features, previous: Any) -> Any:
         """A copy of the module, with a layer that standardises in front where that is wanted."""
-        if self.warm_start and hasattr(previous, "module_"):
-            return copy.deepcopy(previous.module_)
-        module = copy.deepcopy(self.module)
+        if self.warm_start and hasattr(previous, "model_"):
+            return copy.deepcopy(previous.model_)
+        module = copy.deepcopy(self.estimator)
         if not self.standardise:
             return module
         mean, variance = moments(X)
@@ -291,19 +290,19 @@ class TorchRanker(PairRanker):
         return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
 
     def _check_parameters(self, torch: Any) -> None:
-        if isinstance(self.module, type) or not isinstance(self.module, torch.nn.Module):
+        if isinstance(self.estimator, type) or not isinstance(self.estimator, torch.nn.Module):
             raise InputError(
-                f"module is {show(self.module)}. Give a torch.nn.Module that maps features to "
-                "scores, such as torch.nn.Linear(n_features, 1)."
+                f"estimator is {show(self.estimator)}. Pass a torch.nn.Module that maps features "
+                "to scores, such as torch.nn.Linear(n_features, 1)."
             )
-        if not any(each.requires_grad for each in self.module.parameters()):
+        if not any(each.requires_grad for each in self.estimator.parameters()):
             raise InputError(
                 "The module has no parameter that can be trained. Give one whose parameters have "
                 "requires_grad=True."
             )
         if self.standardise and any(
             isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag))
-            for part in self.module.modules()
+            for part in self.estimator.modules()
         ):
             raise InputError(
                 "The module looks up embeddings, whose numbers must not be standardised. Give "

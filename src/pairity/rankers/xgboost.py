@@ -60,7 +60,7 @@ class XGBoostRanker(BoosterRanker):
 
     Attributes
     ----------
-    booster_ : xgboost.Booster
+    model_ : xgboost.Booster
         The fitted model, which predicts and is saved by itself. Trees behind the best iteration
         are cut off, unless there are categories, which XGBoost forgets in doing so: then predict
         with ``iteration_range=(0, best_iteration_ + 1)``, as `XGBRanker` does.
@@ -97,7 +97,7 @@ class XGBoostRanker(BoosterRanker):
         """Scores by the trees up to the best iteration."""
         xgb = import_engine("xgboost", "XGBoostRanker")
         data = xgb.DMatrix(readable(features), **self._reading)
-        scores = self.booster_.predict(
+        scores = self.model_.predict(
             data, output_margin=True, iteration_range=self._trees, validate_features=False
         )
         return np.asarray(scores, dtype=np.float64)
@@ -109,7 +109,7 @@ class XGBoostRanker(BoosterRanker):
             "reading": encode(self._reading, {}),
             "evals_result": encode(plain_dict(self.evals_result_), {}),
         }
-        return state, bytes(self.booster_.save_raw("ubj"))
+        return state, bytes(self.model_.save_raw("ubj"))
 
     def _from_native(self, state: Entry, data: bytes) -> None:
         xgb = import_engine("xgboost", "XGBoostRanker")
@@ -122,9 +122,9 @@ class XGBoostRanker(BoosterRanker):
         try:
             if not data.startswith(b"{"):
                 raise ValueError("it does not begin as UBJSON files do")
-            self.booster_ = xgb.Booster({"nthread": reading["nthread"] or 0})
-            self.booster_.load_model(bytearray(data))
-            n_features = self.booster_.num_features()
+            self.model_ = xgb.Booster({"nthread": reading["nthread"] or 0})
+            self.model_.load_model(bytearray(data))
+            n_features = self.model_.num_features()
         except Exception as error:
             raise unreadable(self.file_name, error) from error
         if n_features != self.n_features_in_:
@@ -189,7 +189,7 @@ class XGBoostRanker(BoosterRanker):
             self._trees = (0, self.best_iteration_ + 1)
             if "c" not in (booster.feature_types or ()):  # cut, it would forget the categories
                 booster = booster[: self.best_iteration_ + 1]
-        self.booster_ = booster
+        self.model_ = booster
 
 
 def _parameters(estimator: Any, loss: Any) -> tuple[dict[str, Any], Loss]:

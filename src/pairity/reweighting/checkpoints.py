@@ -78,7 +78,7 @@ class Checkpoint:
                 "that pairity knows how to save. Leave checkpoint out."
             )
         self.folder, self.settings = Path(folder), json.loads(json.dumps(dict(settings)))
-        self.n_groups, self.module = n_groups, getattr(ranker, "module", None)
+        self.n_groups, self.module = n_groups, getattr(ranker, "estimator", None)
         self.rounds: list[Round] = []
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

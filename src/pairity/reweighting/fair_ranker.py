@@ -531,8 +531,8 @@ class FairRanker(RankingEstimator):
         fitted = kind.from_files(inner, files, module)
         ranker = kind.from_settings(inner.entry("settings"), files, module)
         choices = {"default": None, "adapter": ranker}
-        if kind.wraps:
-            choices["wrapped"] = getattr(ranker, kind.wraps)
+        if hasattr(ranker, "estimator"):
+            choices["wrapped"] = ranker.estimator
         model: Self = read_model(cls, entry, choices, fitted)
         return model
 

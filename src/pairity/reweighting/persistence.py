@@ -62,7 +62,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Any:
         files.pop(name, None)  # a report, say: kept with the model, and no part of it
     entry = manifest.entry("ranker")
     kind = ranker_class(entry)
-    if module is not None and kind.wraps != "module":
+    if module is not None and not kind.needs_module:
         raise InputError(
             f"module is for PyTorch models, and {str(path)!r} holds a {kind.__name__}. Leave it "
             "out."
