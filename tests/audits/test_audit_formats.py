@@ -39,7 +39,7 @@ by group                      f       m
 def test_text_golden():
     text = str(golden(name="three lists", n_resamples=0))
     assert text.startswith(GOLDEN_TEXT)
-    assert "* rests on fewer than 10 queries or 100 pairs: too few to trust." in text
+    assert "* Fewer than 10 queries or 100 pairs: too few to rely on." in text
     assert "NDCG@2 inside the group" in text
 
 

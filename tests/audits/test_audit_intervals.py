@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import norm
 
 from pairity import InterGroup, IntraGroup, Marginal, Queries, StatisticalParity, audit
-from pairity.audits import audit as audits
-from pairity.audits import estimates as estimates
+from pairity.audits import estimates
 from pairity.constraints.pairwise import CATALOGUE, Contrasts, largest_gap
 from support.audit_cases import NAN, approx, golden, random_queries, rebuild
 
@@ -16,12 +15,14 @@ from support.audit_cases import NAN, approx, golden, random_queries, rebuild
 def record_draws(monkeypatch):
     drawn = []
 
+    draw_queries = estimates.draw_queries
+
     def recording(*arguments):
-        for block in estimates.resampled_weights(*arguments):
+        for block in draw_queries(*arguments):
             drawn.append(block)
             yield block
 
-    monkeypatch.setattr(audits, "resampled_weights", recording)
+    monkeypatch.setattr(estimates, "draw_queries", recording)
     return drawn
 
 
@@ -73,7 +74,7 @@ def test_the_worst_gap_of_resamples_is_the_one_definition(shape):
         whole = np.where(rng.random(shape) < share, NAN, rng.normal(size=shape))
         delta = rng.normal(size=(50, *shape)) + whole
         delta[rng.random(delta.shape) < share] = NAN
-        found = estimates._worst_gaps(delta, Contrasts.of(whole))
+        found = estimates._largest_gaps(delta, Contrasts.of(whole))
         assert found == approx([largest_gap(each) for each in delta], nan_ok=True)
 
 
@@ -113,7 +114,7 @@ def test_wider_confidence_is_a_wider_interval():
 def test_blocks_of_resampling_do_not_matter(monkeypatch, entries):
     queries, scores = random_queries(12, groups=("a", "b", "c"))
     whole = audit(queries, scores, n_resamples=100)
-    monkeypatch.setattr(estimates, "_RESAMPLED_AT_ONCE", entries)
+    monkeypatch.setattr(estimates, "_BLOCK_ENTRIES", entries)
     blocks = audit(queries, scores, n_resamples=100)
     for one, other in zip(whole.estimates, blocks.estimates, strict=True):
         assert [one.low, one.high] == approx([other.low, other.high], nan_ok=True)

@@ -1,1 +1,7 @@
-"""How large a disparity is, and how sure that is: estimates with intervals, audits, comparisons."""
+"""Measure disparity and utility of scores: audits, estimates with intervals, comparisons."""
+
+from pairity.audits.audit import Audit, audit
+from pairity.audits.comparison import compare
+from pairity.audits.estimates import Estimate
+
+__all__ = ["Audit", "Estimate", "audit", "compare"]

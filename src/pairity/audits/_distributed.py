@@ -19,13 +19,14 @@ from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
 from pairity.audits.estimates import (
-    Counts,
     Layout,
     Part,
     Statistics,
     Support,
+    draw_queries,
     estimate_means,
     estimate_violation,
+    layout_of,
     part_of_means,
     part_of_violation,
 )
@@ -34,8 +35,6 @@ from pairity.constraints.pairwise import PairwiseConstraint
 from pairity.data.distributed.queries import DaskQueries
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-
-_AT_ONCE = 4_000_000  # entries of a block of resampling weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +50,7 @@ class Summed:
     """
 
     layout: Layout
-    counts: list[list[Counts]]
+    counts: list[Array]
     totals: list[Array]
     resampled: list[Array]
     sizes: NDArray[np.int64]
@@ -140,7 +139,7 @@ def _summed(
     own = queries.weight_of_query
     sizes = [queries.n_queries, queries.n_items, queries.n_missing, int(support.all_pairs().sum())]
     return Summed(
-        layout=[(measure.name, measure.values.shape[1:]) for measure in measures],
+        layout=layout_of(measures),
         counts=[part.counts for part in parts],
         totals=[part.totals(own) for part in parts],
         resampled=_resampled(parts, own, *plan),
@@ -152,35 +151,18 @@ def _resampled(
     parts: list[Part], weight: Array, seed: int, draws: NDArray[np.int64]
 ) -> list[Array]:
     """The totals of every resample, block by block."""
-    rng, n = np.random.default_rng(seed), len(weight)
-    found: list[list[Array]] = [[] for _ in parts]
-    size = max(1, _AT_ONCE // n)
-    for begin in range(0, len(draws), size):
-        block = draws[begin : begin + size]
-        at = rng.integers(n, size=int(block.sum())) + n * np.repeat(np.arange(len(block)), block)
-        counts = np.bincount(at, minlength=n * len(block)).reshape(len(block), n)
-        for part, kept in zip(parts, found, strict=True):
-            kept.append(part.totals(counts * weight))
-    return [np.concatenate(kept) if kept else np.zeros((0, 2, 0)) for kept in found]
+    resampled: list[list[Array]] = [[] for _ in parts]
+    for query_weight in draw_queries(np.random.default_rng(seed), weight, draws):
+        for part, totals in zip(parts, resampled, strict=True):
+            totals.append(part.totals(query_weight))
+    return [np.concatenate(totals) if totals else np.zeros((0, 2, 0)) for totals in resampled]
 
 
 def _added(one: Summed, other: Summed) -> Summed:
     return Summed(
         layout=one.layout,
-        counts=[
-            [_added_counts(a, b) for a, b in zip(mine, theirs, strict=True)]
-            for mine, theirs in zip(one.counts, other.counts, strict=True)
-        ],
+        counts=[a + b for a, b in zip(one.counts, other.counts, strict=True)],
         totals=[a + b for a, b in zip(one.totals, other.totals, strict=True)],
         resampled=[a + b for a, b in zip(one.resampled, other.resampled, strict=True)],
         sizes=one.sizes + other.sizes,
-    )
-
-
-def _added_counts(one: Counts, other: Counts) -> Counts:
-    mine, theirs = one["n_pairs"], other["n_pairs"]
-    return Counts(
-        n_queries=one["n_queries"] + other["n_queries"],
-        n_items=one["n_items"] + other["n_items"],
-        n_pairs=None if mine is None or theirs is None else mine + theirs,
     )

@@ -1,8 +1,9 @@
-"""compare: two or more audits of the same queries side by side."""
+"""compare: audits of the same queries side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 
 from pairity._utils.text import render_table
 from pairity.audits.audit import Audit
@@ -13,13 +14,13 @@ from pairity.exceptions import InputError
 def compare(
     audits: Mapping[str, Audit], more: Mapping[str, Sequence[Estimate]] | None = None
 ) -> str:
-    """Violations and utility of several rankers as one table, with their intervals.
+    """Violations and utility of several rankers as one table, with confidence intervals.
 
     Parameters
     ----------
     audits : mapping from the name of a ranker to its audit
-        All of the same queries.
-    more : mapping from a title to one figure for each ranker, optional
+        All audits must be of the same queries.
+    more : mapping from a title to one estimate per ranker, optional
         Further rows.
 
     Examples
@@ -27,10 +28,10 @@ def compare(
     >>> from pairity import audit
     >>> from pairity.audits.comparison import compare
     >>> lists = dict(qid=[1, 1, 1, 2, 2, 2], sensitive_features=list("aababb"))
-    >>> one, two = ([3, 2, 1, 3, 2, 1], [1, 2, 3, 3, 2, 1])
+    >>> scores = {"plain": [3, 2, 1, 3, 2, 1], "other": [1, 2, 3, 3, 2, 1]}
     >>> audits = {
     ...     name: audit([1, 0, 0, 1, 0, 0], s, **lists, constraints="statistical", n_resamples=0)
-    ...     for name, s in (("plain", one), ("other", two))
+    ...     for name, s in scores.items()
     ... }
     >>> print(compare(audits))
     on 2 queries            plain  other
@@ -40,29 +41,27 @@ def compare(
     NDCG@10                 1.000  0.750
     """
     first = next(iter(audits.values()), None)
-    if first is None or any(held.n_queries != first.n_queries for held in audits.values()):
-        raise InputError("There is nothing to compare: give audits of the same queries.")
-    rows = {
-        f"violation: {name}": [
-            held.estimate("violation", constraint=name) for held in audits.values()
-        ]
-        for name in first.violation
+    sizes = sorted({audit.n_queries for audit in audits.values()})
+    if first is None or len(sizes) > 1:
+        counts = " and ".join(f"{size:,}" for size in sizes) or "no"
+        raise InputError(
+            f"The audits are of {counts} queries. Pass one or more audits of the same queries."
+        )
+    keys = {f"violation: {name}": ("violation", name) for name in first.violation}
+    keys |= {"AUC": ("auc", None), f"NDCG@{max(first.k)}": (f"ndcg@{max(first.k)}", None)}
+    rows: dict[str, Sequence[Estimate]] = {
+        title: [audit.estimate(measure, constraint=name) for audit in audits.values()]
+        for title, (measure, name) in keys.items()
     }
-    rows["AUC"] = [held.estimate("auc") for held in audits.values()]
-    k = max(first.ndcg)
-    rows[f"NDCG@{k}"] = [held.estimate(f"ndcg@{k}") for held in audits.values()]
-    rows.update({title: list(estimates) for title, estimates in (more or {}).items()})
-    sampled = any(
-        estimate.low == estimate.low for estimates in rows.values() for estimate in estimates
-    )
-    told = f", with {100 * first.confidence:g} % intervals" if sampled else ""
+    rows |= more or {}
+    with_intervals = any(not isnan(e.low) for estimates in rows.values() for e in estimates)
+    intervals = f", with {100 * first.confidence:g} % intervals" if with_intervals else ""
     return render_table(
-        [f"on {first.n_queries:,} queries{told}", *audits],
+        [f"on {first.n_queries:,} queries{intervals}", *audits],
         [[title, *map(_cell, estimates)] for title, estimates in rows.items()],
     )
 
 
 def _cell(estimate: Estimate) -> str:
-    if estimate.low != estimate.low:
-        return f"{estimate.value:.3f}"
-    return f"{estimate.value:.3f} ({estimate.low:.3f} to {estimate.high:.3f})"
+    interval = f" ({estimate.low:.3f} to {estimate.high:.3f})"
+    return f"{estimate.value:.3f}{'' if isnan(estimate.low) else interval}"

@@ -1,44 +1,37 @@
-"""What an audit measures, query by query."""
+"""The measures of an audit, query by query."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
+from pairity import metrics
 from pairity._utils.typing import Array
 from pairity.audits.estimates import Measure, Support
 from pairity.data.queries import Queries
-from pairity.metrics import (
-    Positions,
-    average_precision,
-    awrf,
-    click_to_merit,
-    exposure,
-    exposure_to_merit,
-    merit,
-    ndcg,
-    ndkl,
-    population_share,
-    top_share,
-)
-from pairity.metrics.positions import ratio
+from pairity.metrics.positions import Positions, ratio
 from pairity.pairs.cells import cell_counts, cell_sums
 
 
 def measures_of(
     queries: Queries, scores: Array, cuts: tuple[int, ...], gain: str, support: Support
 ) -> Iterator[Measure]:
-    """Every measure of `pairity.audit` but the violations."""
-    places = Positions.of(queries, scores)
+    """Every measure of `pairity.audit` except the violations."""
+    ranks = Positions.of(queries, scores)
+
+    def measure(function: Callable[..., Array], name: str = "", **options: Any) -> Measure:
+        values = function(queries, scores, positions=ranks, **options)
+        return Measure(name or function.__name__, values)
+
     sums, weight = cell_sums(queries, scores), cell_counts(queries)
-    values = ratio(sums.sum(axis=(1, 2)), weight.sum(axis=(1, 2)))
-    yield Measure("auc", values, support.all_pairs())
+    auc = ratio(sums.sum(axis=(1, 2)), weight.sum(axis=(1, 2)))
+    yield Measure("auc", auc, support.all_pairs())
     for k in cuts:
-        yield Measure(f"ndcg@{k}", ndcg(queries, scores, k=k, gain=gain, positions=places))
-    yield Measure("average_precision", average_precision(queries, scores, positions=places))
-    yield Measure("awrf", awrf(queries, scores, positions=places))
-    yield Measure("ndkl", ndkl(queries, scores, positions=places))
+        yield measure(metrics.ndcg, f"ndcg@{k}", k=k, gain=gain)
+    for overall in (metrics.average_precision, metrics.awrf, metrics.ndkl):
+        yield measure(overall)
 
     known = slice(queries.n_groups)
     sums, weight = sums[:, known, known], weight[:, known, known]
@@ -46,15 +39,14 @@ def measures_of(
     yield Measure("auc", ratio(sums.sum(axis=2), weight.sum(axis=2)), pairs.sum(axis=2))
     yield Measure("auc_within", _diagonal(cells), _diagonal(pairs))
     yield from _ndcg_within(queries, scores, cuts, gain)
-    yield Measure("merit", merit(queries))
-    yield Measure("exposure", exposure(queries, scores, positions=places))
-    trec = exposure(queries, scores, discount="trec", positions=places)
-    yield Measure("exposure_trec", trec)
-    yield Measure("exposure_to_merit", exposure_to_merit(queries, scores, positions=places))
-    yield Measure("click_to_merit", click_to_merit(queries, scores, positions=places))
+    yield Measure("merit", metrics.merit(queries))
+    yield measure(metrics.exposure)
+    yield measure(metrics.exposure, "exposure_trec", discount="trec")
+    for by_merit in (metrics.exposure_to_merit, metrics.click_to_merit):
+        yield measure(by_merit)
     for k in cuts:
-        yield Measure(f"top_share@{k}", top_share(queries, scores, k=k, positions=places))
-    yield Measure("population_share", population_share(queries))
+        yield measure(metrics.top_share, f"top_share@{k}", k=k)
+    yield Measure("population_share", metrics.population_share(queries))
 
     yield Measure("preferred_above", cells, pairs)
     sums, weight = cell_sums(queries, scores, pairs="all"), cell_counts(queries, pairs="all")
@@ -68,12 +60,12 @@ def _diagonal(table: Array) -> Array:
 def _ndcg_within(
     queries: Queries, scores: Array, cuts: tuple[int, ...], gain: str
 ) -> Iterator[Measure]:
-    """NDCG of the lists that each query falls into, one for each group (the missing one last)."""
-    width = queries.n_groups + 1
+    """NDCG of the list of each query and group."""
+    width = queries.n_groups + 1  # items without a group are last, and not reported
     lists = queries.query * width + queries.group
     ids = np.arange(queries.n_queries * width)
     inside = Queries(None, queries.y, lists, ids, queries.group, queries.groups)
-    places = Positions.of(inside, scores)
+    ranks = Positions.of(inside, scores)
     for k in cuts:
-        values = ndcg(inside, scores, k=k, gain=gain, positions=places)
+        values = metrics.ndcg(inside, scores, k=k, gain=gain, positions=ranks)
         yield Measure(f"ndcg_within@{k}", values.reshape(-1, width)[:, :-1])

@@ -1,4 +1,4 @@
-"""Figures as a few tables, small cells starred, then notes: as plain text, and as HTML."""
+"""Estimates as tables with notes, in plain text and as HTML."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
 
 Index = Mapping[tuple[str, str | None, str | None, str | None], Estimate]
 
-MOST_GROUPS = 8
-_NONE = "-"
+MOST_GROUPS = 8  # that fit beside each other on a terminal of 120 columns
+_UNDEFINED = "-"
 _COMPARES = {
     "statistical": "who is above whom",
     "inter": "preferences across groups",
@@ -24,29 +24,37 @@ _COMPARES = {
 
 @dataclass(frozen=True)
 class Section:
-    """One table; columns not in `left` are numbers.
+    """One table.
 
-    `shades` are, by row and column, how far a value is from what would be even.
+    Attributes
+    ----------
+    title : str
+    header : list of str
+    rows : list of list of str
+    left : tuple of int
+        The columns that are aligned to the left; the others are numbers.
+    differences : mapping from (row, column) to float
+        How far a value is from equality; HTML tables show it as a colour.
     """
 
     title: str
     header: list[str]
     rows: list[list[str]]
     left: tuple[int, ...] = (0,)
-    shades: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    differences: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
 
 def render_estimates(
     index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
 ) -> str:
-    """The figures of an audit, by (measure, group, other, constraint), as tables.
+    """Tables of the estimates of an audit, by (measure, group, other, constraint).
 
-    Of many groups, the first 8 are shown.
+    At most 8 groups are shown.
     """
     tables = [
-        (f"{each.title}\n" if each.title else "")
-        + render_table(each.header, each.rows, left=each.left)
-        for each in _sections(index, groups, cuts, confidence)
+        (f"{section.title}\n" if section.title else "")
+        + render_table(section.header, section.rows, left=section.left)
+        for section in _sections(index, groups, cuts, confidence)
     ]
     return "\n\n".join([*tables, "\n".join(_notes(index))])
 
@@ -54,22 +62,23 @@ def render_estimates(
 def estimates_to_html(
     index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
 ) -> Html:
-    """The same as HTML, values of K × K tables coloured by how far they are from even."""
+    """The same as HTML; colours in K × K tables show how far a value is from equality."""
     tables = [
         table(
-            [tag("bdi", cell) for cell in each.header],
-            [_html_row(each, at) for at in range(len(each.rows))],
-            caption=each.title or None,
+            [tag("bdi", cell) for cell in section.header],
+            [_html_row(section, row) for row in range(len(section.rows))],
+            caption=section.title or None,
         )
-        for each in _sections(index, groups, cuts, confidence)
+        for section in _sections(index, groups, cuts, confidence)
     ]
     return join([*tables, *(tag("p", note) for note in _notes(index))])
 
 
-def _html_row(section: Section, at: int) -> Html:
-    first, *others = (tag("bdi", cell) for cell in section.rows[at])
+def _html_row(section: Section, row: int) -> Html:
+    first, *others = (tag("bdi", cell) for cell in section.rows[row])
+    differences = section.differences
     cells = [
-        tag("td", cell, style=shade(far) if (far := section.shades.get((at, column))) else None)
+        tag("td", cell, style=shade(far) if (far := differences.get((row, column))) else None)
         for column, cell in enumerate(others, start=1)
     ]
     return tag("tr", tag("th", first, scope="row"), *cells)
@@ -81,20 +90,16 @@ def _sections(
     names = dict(zip(groups, short_names(groups), strict=True))
     shown = {group: names[group] for group in groups[:MOST_GROUPS]}
     interval = f"{100 * confidence:g} % interval"
-    parts = [
+    preferred = "How often the preferred item (row) is ranked above the other item (column)"
+    above = "How often an item of the row is ranked above an item of the column, for any labels"
+    sections = [
         _overall(index, cuts, interval),
         _violations(index, names, interval),
         _by_group(index, shown, cuts),
-        _cells(
-            index, shown, "preferred_above", "preferred",
-            "How often the preferred item (row) is ranked above the other (column)",
-        ),
-        _cells(
-            index, shown, "above", "above",
-            "How often an item of the row is ranked above one of the column, whatever the labels",
-        ),
-    ]  # fmt: skip
-    return [part for part in parts if part.rows]
+        _cells(index, shown, "preferred_above", Section(preferred, ["preferred"], [])),
+        _cells(index, shown, "above", Section(above, ["above"], [])),
+    ]
+    return [section for section in sections if section.rows]
 
 
 def _overall(index: Index, cuts: Sequence[int], interval: str) -> Section:
@@ -106,10 +111,9 @@ def _overall(index: Index, cuts: Sequence[int], interval: str) -> Section:
         "ndkl": "NDKL (0 is parity)",
     }
     estimates = [index[measure, None, None, None] for measure in names]
-    values = _values(estimates)
     rows = [
         [name, value, _interval(estimate), f"{estimate.n_queries:,}"]
-        for name, value, estimate in zip(names.values(), values, estimates, strict=True)
+        for name, value, estimate in zip(names.values(), _values(estimates), estimates, strict=True)
     ]
     return Section("", ["all items", "value", interval, "queries"], rows)
 
@@ -127,21 +131,20 @@ def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
             ]
         )  # fmt: skip
     header = [
-        "violation", "value", interval, "higher for", "lower for", "queries", "pairs",
-        "compares",
+        "violation", "value", interval, "higher for", "lower for", "queries", "pairs", "compares",
     ]  # fmt: skip
     return Section("", header, rows, (0, 3, 4, 7))
 
 
 def _ends(index: Index, violation: Estimate, names: dict[str, str]) -> tuple[str, str]:
-    """The two groups of the largest gap, the favoured one first."""
+    """The two groups of the largest gap; the group with the higher value is first."""
     gaps = [
         estimate
         for estimate in index.values()
         if estimate.constraint == violation.constraint and estimate.measure != "violation"
     ]
     if not gaps:
-        return _NONE, _NONE
+        return _UNDEFINED, _UNDEFINED
     widest = max(gaps, key=lambda gap: abs(gap.value))
     first, second = names[str(widest.group)], names[str(widest.other)]
     return (first, second) if widest.value >= 0 else (second, first)
@@ -163,58 +166,56 @@ def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> Secti
     return Section("", ["by group", *shown.values()], rows)
 
 
-def _cells(index: Index, shown: dict[str, str], measure: str, corner: str, title: str) -> Section:
-    even = 0.5 if measure == "above" else index["auc", None, None, None].value
-    header, columns, shades = [corner], [list(shown.values())], {}
+def _cells(index: Index, shown: dict[str, str], measure: str, empty: Section) -> Section:
+    """A K × K table of a measure, with the number of pairs beside each value."""
+    equality = 0.5 if measure == "above" else index["auc", None, None, None].value
+    header, columns, differences = list(empty.header), [list(shown.values())], {}
     for other, name in shown.items():
         estimates = [index[measure, group, other, None] for group in shown]
-        for at, estimate in enumerate(estimates):
-            if not isnan(estimate.value - even):
-                shades[at, len(columns)] = estimate.value - even
+        for row, estimate in enumerate(estimates):
+            if not isnan(estimate.value - equality):
+                differences[row, len(columns)] = estimate.value - equality
         header += [name, "pairs"]
         columns += [_values(estimates), [_count(estimate.n_pairs) for estimate in estimates]]
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return Section(title, header, rows, shades=shades)
+    return Section(empty.title, header, rows, differences=differences)
 
 
 def _notes(index: Index) -> list[str]:
-    notes = []
-    if any(estimate.small for estimate in index.values()):
-        notes.append(
-            f"* rests on fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to trust."
-        )
-    if any(isnan(estimate.value) for estimate in index.values()):
-        notes.append(
-            f"{_NONE} is not defined on these queries (NDCG and merit need labels of 0 or more)."
-        )
-    if any(estimate.measure == "violation" for estimate in index.values()):
-        notes.append(
-            "A violation is the largest gap between two groups; fairness is 1 - violation."
-        )
-    notes.append(
-        "to_frame(), or --format json, has every figure with its interval and what it rests on."
-    )
-    return notes
+    estimates = index.values()
+    notes = {
+        f"* Fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to rely on.": any(
+            estimate.small for estimate in estimates
+        ),
+        f"{_UNDEFINED} Undefined on these queries (NDCG and merit need labels of 0 or more).": any(
+            isnan(estimate.value) for estimate in estimates
+        ),
+        "A violation is the largest gap between two groups; fairness is 1 - violation.": any(
+            estimate.measure == "violation" for estimate in estimates
+        ),
+        "to_frame() and --format json have every estimate with its interval and counts.": True,
+    }
+    return [note for note, applies in notes.items() if applies]
 
 
 def _values(estimates: list[Estimate]) -> list[str]:
-    """A column of values; where one has a star, the others have a blank."""
-    mark = any(estimate.small and not isnan(estimate.value) for estimate in estimates)
+    """A column of values; if one value has a star, the others have a blank instead."""
+    starred = [estimate.small and not isnan(estimate.value) for estimate in estimates]
     return [
-        (_NONE if isnan(estimate.value) else f"{estimate.value:.3f}")
-        + (("*" if estimate.small and not isnan(estimate.value) else " ") if mark else "")
-        for estimate in estimates
+        (_UNDEFINED if isnan(estimate.value) else f"{estimate.value:.3f}")
+        + (("*" if star else " ") if any(starred) else "")
+        for estimate, star in zip(estimates, starred, strict=True)
     ]
 
 
 def _interval(estimate: Estimate) -> str:
-    return _NONE if isnan(estimate.low) else f"{estimate.low:.3f} to {estimate.high:.3f}"
+    return _UNDEFINED if isnan(estimate.low) else f"{estimate.low:.3f} to {estimate.high:.3f}"
 
 
 def _count(count: int | None) -> str:
-    """A count in few letters: 12,345 or 1.23M."""
+    """A count in few characters: 12,345 or 1.23M."""
     if count is None:
-        return _NONE
+        return _UNDEFINED
     if count < 100_000:
         return f"{count:,}"
     for unit, size in (("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12)):
