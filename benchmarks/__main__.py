@@ -15,6 +15,7 @@ import numba
 import numpy as np
 
 from benchmarks import (
+    baselines,
     boosting,
     distributed,
     exposure,
@@ -26,7 +27,6 @@ from benchmarks import (
     letor,
     linear,
     long_list,
-    rivals,
     scaling,
     schedules,
     startup,
@@ -51,7 +51,7 @@ ALL = {
         exposure,
         lagrangian,
         lambdarank,
-        rivals,
+        baselines,
         distributed,
     )
 }

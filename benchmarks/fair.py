@@ -1,11 +1,11 @@
-"""FairRanker(LinearRanker()) to a violation of 0.01, against one unconstrained fit."""
+"""FairRanker(LinearRanker()) to a violation of 0.01, against one plain fit."""
 
 import time
 
 from benchmarks.tools import biased_table, markdown
 from pairity import FairRanker, LinearRanker
 
-TITLE = "FairRanker against one unconstrained fit (300,000 rows × 136 features)"
+TITLE = "FairRanker against one plain fit (300,000 rows × 136 features)"
 
 
 def run():

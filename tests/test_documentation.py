@@ -10,7 +10,7 @@ import pytest
 
 from pairity.baselines import lagrangian
 from pairity.cli import main
-from pairity.comparisons import catalogue as contenders
+from pairity.comparisons import catalogue
 from support.command_files import commands_in, write_files
 
 ROOT = Path(__file__).parents[1]
@@ -68,7 +68,7 @@ def test_the_commands_run(tmp_path, monkeypatch, capsys):
     pytest.importorskip("bokeh", reason="bokeh is not installed")
     write_files(tmp_path)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(contenders, "lagrangian", partial(lagrangian, n_steps=30))
+    monkeypatch.setattr(catalogue, "lagrangian", partial(lagrangian, n_steps=30))
     commands = [words for at in range(2) for words in commands_in(block("sh", at))]
     assert len(commands) == 12
     shown = re.search(

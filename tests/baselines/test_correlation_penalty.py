@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import check_grad
 
 from pairity import InterGroup, IntraGroup, LinearRanker, Marginal, Queries, StatisticalParity
-from pairity.baselines.correlation_penalty import _Correlation, regularised
+from pairity.baselines.correlation_penalty import _Correlation, correlation_penalty
 from pairity.constraints.pairwise import largest_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, ConvergenceWarning, InputError
@@ -95,7 +95,7 @@ def biased():
 
 
 def test_no_strength_is_the_plain_ranker(biased):
-    scorer = regularised(Marginal(average="pair"), strength=0.0).fit(biased, 0)
+    scorer = correlation_penalty(Marginal(average="pair"), strength=0.0).fit(biased, 0)
     assert scorer.coef == pytest.approx(LinearRanker().fit(**plain(biased)).coef_)
 
 
@@ -107,7 +107,7 @@ def plain(queries):
 @pytest.mark.parametrize("kind", [Marginal, InterGroup])
 def test_strength_trades_utility_for_evenness(kind, n_groups):
     queries = make_biased_ranking(60, 30, n_groups=n_groups, random_state=1).queries()
-    fits = [regularised(kind(), strength=c).fit(queries, 0) for c in (0.0, 0.05, 3.0)]
+    fits = [correlation_penalty(kind(), strength=c).fit(queries, 0) for c in (0.0, 0.05, 3.0)]
     sizes = [np.abs(scorer.correlations).mean() for scorer in fits]
     gaps = [largest_gap(kind().delta(queries, scorer(queries))) for scorer in fits]
     assert sizes[0] > sizes[1] > sizes[2]
@@ -128,7 +128,7 @@ def test_engineering_students_lose_nine_tenths_of_the_gap(shared_data):
     constraint = InterGroup(average="pair")
     gaps, aucs = [], []
     for strength in (0.0, 0.3):
-        scores = regularised(constraint, strength=strength).fit(queries, 0)(queries)
+        scores = correlation_penalty(constraint, strength=strength).fit(queries, 0)(queries)
         gaps.append(largest_gap(constraint.delta(queries, scores)))
         aucs.append(cell_sums(queries, scores).sum() / cell_counts(queries).sum())
     assert gaps[0] > 0.3
@@ -140,14 +140,14 @@ def test_engineering_students_lose_nine_tenths_of_the_gap(shared_data):
 
 
 def test_the_same_whatever_the_seed_and_without_groups_to_score(biased):
-    method = regularised(strength=0.5)
+    method = correlation_penalty(strength=0.5)
     assert not method.needs_group
-    assert repr(method) == "regularised(constraint=Marginal(), strength=0.5)"
+    assert repr(method) == "correlation penalty(constraint=Marginal(), strength=0.5)"
     assert np.array_equal(method(biased, biased, 1), method(biased, biased, 2))
 
 
 def test_it_is_a_method_like_others():
-    check_method(regularised())
+    check_method(correlation_penalty())
 
 
 def test_a_group_that_is_never_preferred_is_refused():
@@ -158,20 +158,20 @@ def test_a_group_that_is_never_preferred_is_refused():
         rng.normal(size=(120, 2)), y, qid=np.repeat(np.arange(6), 20), sensitive_features=group
     )
     with pytest.raises(ConstraintError, match="only, target or soft"):
-        regularised(Marginal(only=["a", "b"]))
+        correlation_penalty(Marginal(only=["a", "b"]))
     with pytest.raises(ConstraintError, match="'c'"):
-        regularised().fit(queries, 0)
+        correlation_penalty().fit(queries, 0)
 
 
 def test_what_cannot_be_expressed_is_refused(biased):
     with pytest.raises(ConstraintError, match="'inter', 'intra', 'marginal'"):
-        regularised(StatisticalParity())
+        correlation_penalty(StatisticalParity())
     with pytest.raises(ConstraintError, match="'inter', 'intra', 'marginal'"):
-        regularised(lambda queries, scores: np.zeros(queries.n_groups))
+        correlation_penalty(lambda queries, scores: np.zeros(queries.n_groups))
     for bad in ({"strength": -1}, {"alpha": "small"}, {"max_iter": 0}):
         with pytest.raises(InputError, match=next(iter(bad))):
-            regularised(**bad)
+            correlation_penalty(**bad)
     with pytest.raises(InputError, match="no features"):
-        regularised().fit(Queries.from_arrays(**{**biased, "X": None}), 0)
+        correlation_penalty().fit(Queries.from_arrays(**{**biased, "X": None}), 0)
     with pytest.warns(ConvergenceWarning, match="1 iterations"):
-        regularised(max_iter=1).fit(biased, 0)
+        correlation_penalty(max_iter=1).fit(biased, 0)

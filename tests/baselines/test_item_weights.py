@@ -108,7 +108,7 @@ def test_the_violation_falls_below_two_hundredths(constraint):
 
 
 def test_demographic_parity_comes_closer_to_the_unbiased_labels():
-    plain = item_weights("demographic parity", n_rounds=0)(BIASED, BIASED)
+    plain = item_weights("demographic parity", max_rounds=0)(BIASED, BIASED)
     fair = item_weights("demographic parity")(BIASED, BIASED)
     assert mean_auc(MADE.unbiased(), fair) > mean_auc(MADE.unbiased(), plain) + 0.02
     assert mean_auc(BIASED, fair) < mean_auc(BIASED, plain)
@@ -146,7 +146,7 @@ def test_lambda_follows_the_violation_without_a_lag():
 
 def test_the_best_round_is_kept():
     with pytest.warns(TargetNotReachedWarning, match=r"equal opportunity on 600 items.*of 12"):
-        model = item_weights(eta=30.0, n_rounds=12, tolerance=0.0).fit(SMALL, 0)
+        model = item_weights(eta=30.0, max_rounds=12, tolerance=0.0).fit(SMALL, 0)
     worst = [each.violation for each in model.rounds]
     assert len(worst) == 13
     assert model.best.violation == min(worst) < worst[-1]
@@ -169,10 +169,10 @@ def test_tolerance_is_the_knob():
 
 
 def test_no_rounds_is_the_plain_logistic():
-    model = item_weights(n_rounds=0).fit(SMALL, 0)
+    model = item_weights(max_rounds=0).fit(SMALL, 0)
     assert model.outcome is Outcome.NO_ROUNDS
     assert len(model.rounds) == 1
-    other = item_weights("demographic parity", n_rounds=0).fit(SMALL, 0)
+    other = item_weights("demographic parity", max_rounds=0).fit(SMALL, 0)
     assert (model.coef == other.coef).all()
 
 
@@ -292,7 +292,7 @@ def test_graded_labels_and_real_ones():
 
     def coef(y, **options):
         data = Queries.from_arrays(**{**graded, "y": y})
-        return item_weights(n_rounds=0, **options).fit(data, 0).coef
+        return item_weights(max_rounds=0, **options).fit(data, 0).coef
 
     np.testing.assert_array_equal(coef(graded.y), coef(graded.y > 0))
     np.testing.assert_array_equal(coef(graded.y, threshold=2), coef(graded.y > 2))
@@ -326,8 +326,8 @@ def test_other_spellings():
         ({"eta": 0}, "eta is 0"),
         ({"eta": "one"}, "eta is 'one'"),
         ({"alpha": -1.0}, "alpha is -1"),
-        ({"n_rounds": 2.5}, "n_rounds is 2.5"),
-        ({"n_rounds": True}, "n_rounds is True"),
+        ({"max_rounds": 2.5}, "max_rounds is 2.5"),
+        ({"max_rounds": True}, "max_rounds is True"),
         ({"tolerance": float("nan")}, "tolerance is nan"),
         ({"membership": "all"}, "membership is 'all'"),
         ({"threshold": "high"}, "threshold is 'high'"),
@@ -386,6 +386,6 @@ def test_it_stands_beside_our_own_method():
         upper = scores > np.median(scores)
         return largest_gap(rate_gaps(test.y, upper, members, "demographic parity"))
 
-    plain = gap(item_weights(n_rounds=0)(train, test))
+    plain = gap(item_weights(max_rounds=0)(train, test))
     assert gap(item_weights("demographic parity")(train, test)) < plain / 3
     assert gap(FairRanker(constraint="statistical").fit(**train).predict(test.X)) < plain / 3

@@ -252,7 +252,7 @@ def test_more_slack_is_more_useful_and_less_even(biased):
 def test_the_same_whatever_the_seed_and_without_groups_to_score(biased):
     method = lagrangian("marginal", slack=0.5, n_steps=100)
     assert not method.needs_group
-    assert method.name == "Lagrangian"
+    assert method.name == "lagrangian"
     assert np.array_equal(method(biased, biased, 1), method(biased, biased, 2))
 
 

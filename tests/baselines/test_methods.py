@@ -47,7 +47,7 @@ def test_a_scorer_sees_groups_only_where_it_says_so():
 def test_methods_from_models():
     train, test = make_biased_ranking(60, 20, random_state=0).queries().split(0.3, random_state=0)
     plain = as_method(LinearRanker())
-    assert repr(plain) == "unconstrained()"
+    assert repr(plain) == "plain()"
     expected = LinearRanker().fit(train.X, train.y, qid=train["qid"]).predict(test.X)
     np.testing.assert_allclose(plain(train, test), expected)
     fair = as_method(FairRanker(), tolerance=0.05)

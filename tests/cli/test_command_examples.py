@@ -11,7 +11,7 @@ import pytest
 
 from pairity.baselines import lagrangian
 from pairity.cli import engines, main, make_parser
-from pairity.comparisons import catalogue as contenders
+from pairity.comparisons import catalogue as methods
 from pairity.datasets import catalogue
 from pairity.datasets import download as files
 from pairity.paper import reproduction
@@ -67,7 +67,7 @@ def no_network(tmp_path, monkeypatch):
 def few_steps(monkeypatch):
     """The Lagrangian's thousands of steps are its own tests' concern; trees grow on one thread."""
     monkeypatch.setitem(engines._SILENT, "lightgbm", {"verbose": -1, "n_jobs": 1})
-    monkeypatch.setattr(contenders, "lagrangian", partial(lagrangian, n_steps=30))
+    monkeypatch.setattr(methods, "lagrangian", partial(lagrangian, n_steps=30))
 
 
 def test_every_subcommand_has_examples():

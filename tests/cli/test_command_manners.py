@@ -149,7 +149,7 @@ def test_a_sweep_goes_on_where_it_stopped(place, tmp_path, capsys, monkeypatch):
     from pairity.comparisons import runs
 
     asked = ["sweep", "jobs.csv", *ROLES, "--output", str(tmp_path / "out"), "--budget", "2"]
-    asked += ["--methods", "unconstrained", "reweighted", "--format", "json"]
+    asked += ["--methods", "plain", "reweighted", "--format", "json"]
     assert main(asked) == 0
     first = capsys.readouterr().out
     monkeypatch.setattr(runs.Job, "run", None)  # nothing may be run again
@@ -229,7 +229,7 @@ def test_a_misspelt_option(capsys):
         ["audit", "semicolons.csv"],
         ["audit", "jobs.csv", *ROLES[:4], "--group", "age", "--score", "score"],
         ["train", "named.csv", *ROLES, "--output", "m", "--tolerance", "0.5", "--no-report"],
-        ["sweep", "named.csv", "--budget", "1", "--methods", "unconstrained", "reweighted"],
+        ["sweep", "named.csv", "--budget", "1", "--methods", "plain", "reweighted"],
         ["weights", "model", "--table", "jobs.csv", "--pairs", "p.tsv"],
     ],
 )

@@ -314,7 +314,7 @@ def test_methods_in_every_shape():
     assert labels(made.points) == [
         "reweighted(constraint=StatisticalParity(), max_rounds=0)",
         "reweighted(constraint=StatisticalParity(), max_rounds=1)",
-        "unconstrained(alpha=0.1)",
+        "plain(alpha=0.1)",
     ]
     with pytest.raises(InputError, match=r"both known as hand\(weight=1.0\)"):
         sweep([by_hand(), by_hand()], QUERIES)

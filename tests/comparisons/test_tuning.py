@@ -8,12 +8,14 @@ from scipy.stats import loguniform, randint, uniform
 
 from pairity import FairRanker, InputError, LinearRanker, audit
 from pairity.baselines.methods import Method, Rankings, as_method
+from pairity.comparisons.catalogue import METHODS
 from pairity.comparisons.sweeps import sweep
-from pairity.comparisons.tuning import SPACES, draw_settings, query_folds, tune, tune_all, tuned
+from pairity.comparisons.tuning import draw_settings, query_folds, tune, tune_all, tuned
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning, TargetNotReachedWarning
 
 QUERIES = make_biased_ranking(60, 12, strength=2, separation=2, random_state=0).queries()
+SPACES = {name: entry.paper_range for name, entry in METHODS.items()}
 RULE = {"constraint": "statistical", "epsilon": 0.6, "n_resamples": 50}
 
 
@@ -248,23 +250,23 @@ def test_a_method_that_tunes_itself():
 def test_the_spaces_of_the_paper():
     assert SPACES["reweighted"]["max_rounds"] == [10, 20, 30, 40, 50]
     assert [step.eta for step in SPACES["reweighted"]["solver"]] == [1.0]
-    assert min(SPACES["item weights"]["n_rounds"]) == 50
-    assert max(SPACES["item weights"]["n_rounds"]) == 100
-    assert np.allclose(np.diff(SPACES["exposure LP"]["slack"]), 0.10)
-    assert np.allclose(np.diff(SPACES["Lagrangian"]["slack"]), 0.05)
+    assert min(SPACES["item weights"]["max_rounds"]) == 50
+    assert max(SPACES["item weights"]["max_rounds"]) == 100
+    assert np.allclose(np.diff(SPACES["exposure lp"]["slack"]), 0.10)
+    assert np.allclose(np.diff(SPACES["lagrangian"]["slack"]), 0.05)
 
 
 def test_spaces_fit_their_methods():
-    from pairity.baselines.correlation_penalty import regularised
+    from pairity.baselines.correlation_penalty import correlation_penalty
     from pairity.baselines.exposure_lp import exposure_lp
     from pairity.baselines.item_weights import item_weights
     from pairity.baselines.lagrangian import lagrangian
 
     made = {
         "reweighted": partial(as_method, FairRanker()), "item weights": item_weights,
-        "exposure LP": exposure_lp, "Lagrangian": lagrangian,
-        "regularised": regularised,
-        "unconstrained": partial(as_method, LinearRanker()),
+        "exposure lp": exposure_lp, "lagrangian": lagrangian,
+        "correlation penalty": correlation_penalty,
+        "plain": partial(as_method, LinearRanker()),
     }  # fmt: skip
     assert set(made) == set(SPACES)
     for name, make in made.items():
@@ -280,7 +282,7 @@ def test_the_default_space_is_the_papers():
     best = tune(partial(as_method, model), None, QUERIES, **easy)
     assert len(best.trials.points) == 5
     assert best.settings["max_rounds"] in (10, 20, 30, 40, 50)
-    assert tune(hand, "unconstrained", QUERIES, **easy).settings == {}
+    assert tune(hand, "plain", QUERIES, **easy).settings == {}
     with pytest.raises(InputError, match="no space for 'hand'"):
         tune(hand, None, QUERIES, **RULE)
     with pytest.raises(InputError, match="What to try is not known"):

@@ -753,7 +753,7 @@ def test_a_sweep_runs_on_the_workers(client, tmp_path, capsys, kind, monkeypatch
     told = {}
     for name, where in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
         words = [path, "--label", "y", "--query", "qid", "--group", "group", "--format", "json"]
-        words += ["--methods", "unconstrained", "reweighted", "--budget", "2", "--quiet"]
+        words += ["--methods", "plain", "reweighted", "--budget", "2", "--quiet"]
         if where:
             monkeypatch.setattr("pairity.comparisons.runs.Job.run", None)  # of this process
         main(["sweep", *words, "--output", str(tmp_path / name), *where])

@@ -1,4 +1,4 @@
-"""The catalogue of data sets, and the methods that `pairity sweep` runs."""
+"""The catalogue of data sets."""
 
 import hashlib
 import json
@@ -8,11 +8,9 @@ import pytest
 
 from pairity import datasets
 from pairity.cli import main
-from pairity.comparisons.catalogue import SETTINGS, contenders
 from pairity.datasets import download as files
 from pairity.datasets.catalogue import CATALOGUE, DataSet, find_data_set
 from pairity.exceptions import DownloadError, InputError, MissingExtraError
-from pairity.rankers.linear import LinearRanker
 
 CONTENT = b"1,2,3\n"
 
@@ -70,37 +68,6 @@ def test_every_loader_exists():
 def test_the_list_as_json(capsys):
     assert main(["datasets", "--format", "json"]) == 0
     assert [each["name"] for each in json.loads(capsys.readouterr().out)] == list(CATALOGUE)
-
-
-# --- contenders -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("constraint", ["statistical", "inter", "intra", "marginal"])
-def test_every_method_for_every_constraint(constraint):
-    made = contenders(constraint)
-    assert list(dict.fromkeys(method.name for method in made)) == list(SETTINGS)
-    assert len(made) == 1 + 5 * 6
-    assert len({repr(method) for method in made}) == len(made)
-
-
-@pytest.mark.parametrize(("budget", "expected"), [(1, [0.01]), (2, [0.0, 0.2]), (99, 6)])
-def test_budgets(budget, expected):
-    found = [m.settings["tolerance"] for m in contenders(names=["reweighted"], budget=budget)]
-    assert found == expected or len(found) == expected
-
-
-def test_the_ranker_is_that_of_the_caller():
-    made = contenders(names=["unconstrained", "reweighted"], ranker=LinearRanker(alpha=0.5))
-    assert all("alpha=0.5" in repr(method) or "0.5" in str(method.settings) for method in made)
-
-
-def test_what_is_refused():
-    with pytest.raises(InputError, match="no method named 'ours'"):
-        contenders(names=["ours"])
-    with pytest.raises(InputError, match="budget is 0"):
-        contenders(budget=0)
-    with pytest.raises(InputError, match="no constraint named 'inte'"):
-        contenders("inte")
 
 
 def test_an_engine_that_is_not_installed(tmp_path, monkeypatch, capsys):

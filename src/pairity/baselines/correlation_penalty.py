@@ -68,7 +68,7 @@ _SMOOTHINGS = (1e-2, 1e-3, 1e-4)  # widths of the rounded corner of |x|, one aft
 _TOLERANCE = 1e-6
 
 
-def regularised(
+def correlation_penalty(
     constraint: Any = "marginal",
     *,
     strength: float = 1.0,
@@ -100,7 +100,7 @@ def regularised(
     Returns
     -------
     Method
-        Named "regularised". Its scorer is a `RegularisedScorer`; it does not read groups.
+        Named "correlation penalty". Its scorer is a `CorrelationScorer`; it does not read groups.
 
     Notes
     -----
@@ -119,10 +119,10 @@ def regularised(
 
     Examples
     --------
-    >>> from pairity.baselines.correlation_penalty import regularised
+    >>> from pairity.baselines.correlation_penalty import correlation_penalty
     >>> from pairity.datasets import make_biased_ranking
     >>> queries = make_biased_ranking(n_queries=40, random_state=0).queries()
-    >>> loose, tight = (regularised(strength=c).fit(queries, 0) for c in (0.0, 1.0))
+    >>> loose, tight = (correlation_penalty(strength=c).fit(queries, 0) for c in (0.0, 1.0))
     >>> bool(abs(tight.correlations).max() < 0.1 * abs(loose.correlations).max())
     True
     """
@@ -132,16 +132,16 @@ def regularised(
     if not isinstance(most, Integral) or int(most) < 1:
         raise InputError(f"max_iter is {most!r}; give a whole number of at least 1.")
 
-    def fit(train: Queries, random_state: int) -> RegularisedScorer:  # noqa: ARG001
+    def fit(train: Queries, random_state: int) -> CorrelationScorer:  # noqa: ARG001
         return _fit(train, compared, strength, alpha, int(max_iter))
 
-    others = changed_from(regularised, {"alpha": alpha, "max_iter": max_iter})
+    others = changed_from(correlation_penalty, {"alpha": alpha, "max_iter": max_iter})
     shown = {"constraint": compared, "strength": strength} | others
-    return Method("regularised", fit, False, shown)
+    return Method("correlation penalty", fit, False, shown)
 
 
 @dataclass(frozen=True, eq=False)
-class RegularisedScorer:
+class CorrelationScorer:
     """A linear score, and the correlations it is left with.
 
     Attributes
@@ -161,11 +161,11 @@ class RegularisedScorer:
 
 def _as_expressible(constraint: Any) -> PairwiseConstraint:
     reason = "its penalty is on preference pairs"
-    compared = as_expressible(constraint, "regularised", _EXPRESSED, reason)
+    compared = as_expressible(constraint, "correlation_penalty", _EXPRESSED, reason)
     if compared.only is not None or compared.target or compared.soft:
         raise ConstraintError(
-            f"regularised cannot express {compared!r}: its penalty knows no only, target or soft. "
-            f"Use {type(compared).__name__}(average={compared.average!r})."
+            f"correlation_penalty cannot express {compared!r}: its penalty has no only, target or "
+            f"soft. Use {type(compared).__name__}(average={compared.average!r})."
         )
     return compared
 
@@ -244,7 +244,7 @@ def _fit(
     strength: float,
     alpha: float,
     max_iter: int,
-) -> RegularisedScorer:
+) -> CorrelationScorer:
     features = StandardFeatures.of(queries)
     correlation = _Correlation(queries, constraint)
     plain = np.ones((queries.n_groups, queries.n_groups))
@@ -272,11 +272,11 @@ def _fit(
             beta = found.x
             if found.nit >= max_iter:
                 warnings.warn(
-                    f"regularised stopped after {max_iter} iterations with a largest gradient of "
-                    f"{np.abs(found.jac).max():.1e}. Raise max_iter, or lower strength "
+                    f"correlation_penalty stopped after {max_iter} iterations with a largest "
+                    f"gradient of {np.abs(found.jac).max():.1e}. Raise max_iter, or lower strength "
                     f"({strength:g}).",
                     ConvergenceWarning,
                     stacklevel=3,
                 )
         correlations = correlation.values(features.scores(beta))
-    return RegularisedScorer(beta / features.scale, correlations)
+    return CorrelationScorer(beta / features.scale, correlations)

@@ -277,7 +277,7 @@ def exposure_lp(
     Returns
     -------
     Method
-        Named "exposure LP", with ``needs_group=True``. Its scorer returns `Rankings`: draw from
+        Named "exposure lp", with ``needs_group=True``. Its scorer returns `Rankings`: draw from
         them with ``sample(queries, random_state)``, audit ``expected(queries)``.
 
     Notes
@@ -331,7 +331,7 @@ def exposure_lp(
     if base is not None:
         named = base if isinstance(ranker, Method) else replace(base, name=type(ranker).__name__)
         settings["ranker"] = repr(named)
-    return Method("exposure LP", fit, needs_group=True, settings=settings)
+    return Method("exposure lp", fit, needs_group=True, settings=settings)
 
 
 # --- one query ---------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def item_weights(
     constraint: str = "equal opportunity",
     *,
     eta: float = 1.0,
-    n_rounds: int = 100,
+    max_rounds: int = 100,
     tolerance: float = 0.01,
     membership: Membership = "groups",
     threshold: float | None = None,
@@ -120,7 +120,7 @@ def item_weights(
         items, or those of positive and of negative items.
     eta : float, default=1.0
         The step of λ ← λ - η Δ.
-    n_rounds : int, default=100
+    max_rounds : int, default=100
         The most retrainings; 0 gives the plain logistic regression.
     tolerance : float, default=0.01
         The violation on the training items at which to stop. It is this method's knob: a
@@ -165,7 +165,7 @@ def item_weights(
     The violation came within the tolerance.
     """
     constraint = _known_constraint(constraint)
-    _check_numbers(eta, n_rounds, tolerance, alpha)
+    _check_numbers(eta, max_rounds, tolerance, alpha)
     if membership not in ("groups", "parts") and not callable(membership):
         raise InputError(
             f"membership is {show(membership)}; choose 'groups', 'parts' or a function of the "
@@ -181,12 +181,12 @@ def item_weights(
             weight = weight * train.item_weight
         return reweight_items(
             train.X, _positive(train.y, threshold), members, constraint, sample_weight=weight,
-            measured=known, names=names, eta=eta, n_rounds=n_rounds, tolerance=tolerance,
+            measured=known, names=names, eta=eta, max_rounds=max_rounds, tolerance=tolerance,
             alpha=alpha,
         )  # fmt: skip
 
     others = {
-        "eta": eta, "n_rounds": n_rounds, "membership": membership, "threshold": threshold,
+        "eta": eta, "max_rounds": max_rounds, "membership": membership, "threshold": threshold,
         "alpha": alpha,
     }  # fmt: skip
     settings = {"constraint": constraint, "tolerance": tolerance}
@@ -203,7 +203,7 @@ def reweight_items(
     measured: ArrayLike | None = None,
     names: tuple[str, ...] | None = None,
     eta: float = 1.0,
-    n_rounds: int = 100,
+    max_rounds: int = 100,
     tolerance: float = 0.01,
     alpha: float = 1e-4,
 ) -> ItemModel:
@@ -226,7 +226,7 @@ def reweight_items(
         counts towards the rate of everybody.
     names : tuple of str, optional
         Of the attributes, for messages.
-    eta, n_rounds, tolerance, alpha
+    eta, max_rounds, tolerance, alpha
         As in `item_weights`.
 
     Notes
@@ -236,7 +236,7 @@ def reweight_items(
     behind, or a last round that is kept whatever it does, leave a λ that describes another model.
     """
     constraint = _known_constraint(constraint)
-    _check_numbers(eta, n_rounds, tolerance, alpha)
+    _check_numbers(eta, max_rounds, tolerance, alpha)
     features = as_features(X)[0] if X is not None else None
     if features is None:
         raise InputError("There are no features to learn from. Give X, one row per item.")
@@ -256,8 +256,8 @@ def reweight_items(
     lambda_ = np.zeros((len(RATES[constraint]), n_attributes))
     rounds: list[ItemRound] = []
     best: tuple[ItemRound, Array, float] | None = None
-    outcome = Outcome.ROUNDS_EXHAUSTED if n_rounds else Outcome.NO_ROUNDS
-    for number in range(n_rounds + 1):  # round 0 has equal weights
+    outcome = Outcome.ROUNDS_EXHAUSTED if max_rounds else Outcome.NO_ROUNDS
+    for number in range(max_rounds + 1):  # round 0 has equal weights
         coef, intercept = learner.fit(weigh_items(positive, members, lambda_))
         predicted = learner.predict()
         delta = rate_gaps(positive, predicted, members, constraint, sample_weight=measure)
@@ -266,7 +266,7 @@ def reweight_items(
         rounds.append(ended)
         if best is None or (ended.violation, -accuracy) < (best[0].violation, -best[0].accuracy):
             best = (ended, coef, intercept)
-        if n_rounds and ended.violation <= tolerance:
+        if max_rounds and ended.violation <= tolerance:
             outcome = Outcome.WITHIN_TOLERANCE
             break
         lambda_ = lambda_ - eta * np.nan_to_num(delta)
@@ -276,8 +276,8 @@ def reweight_items(
         warnings.warn(
             f"{outcome} Violation of {constraint} on {int(seen.sum())} items: "
             f"{rounds[0].violation:.5g} without weights, {best[0].violation:.5g} in round "
-            f"{best[0].number} of {n_rounds}, against a tolerance of {tolerance:g}. A tolerance of "
-            f"{best[0].violation:.3g} is met; else raise n_rounds.",
+            f"{best[0].number} of {max_rounds}, against a tolerance of {tolerance:g}. A tolerance "
+            f"of {best[0].violation:.3g} is met; else raise max_rounds.",
             TargetNotReachedWarning,
             stacklevel=2,
         )
@@ -509,11 +509,11 @@ def _known_constraint(constraint: Any) -> str:
     )
 
 
-def _check_numbers(eta: Any, n_rounds: Any, tolerance: Any, alpha: Any) -> None:
+def _check_numbers(eta: Any, max_rounds: Any, tolerance: Any, alpha: Any) -> None:
     for name, value in (("eta", eta), ("alpha", alpha)):
         if not is_real(value) or not 0.0 < value < np.inf:
             raise InputError(f"{name} is {show(value)}; give a number above 0.")
     if not is_real(tolerance) or not 0.0 <= tolerance < np.inf:
         raise InputError(f"tolerance is {show(tolerance)}; give a number from 0 up, such as 0.01.")
-    if not is_real(n_rounds) or not isinstance(n_rounds, Integral) or n_rounds < 0:
-        raise InputError(f"n_rounds is {show(n_rounds)}; give a whole number, 0 or more.")
+    if not is_real(max_rounds) or not isinstance(max_rounds, Integral) or max_rounds < 0:
+        raise InputError(f"max_rounds is {show(max_rounds)}; give a whole number, 0 or more.")

@@ -92,7 +92,7 @@ def lagrangian(
     Returns
     -------
     Method
-        Named "Lagrangian". Its scorer is a `LagrangianScorer`; it does not read groups.
+        Named "lagrangian". Its scorer is a `LagrangianScorer`; it does not read groups.
 
     Notes
     -----
@@ -138,7 +138,7 @@ def lagrangian(
     >>> queries = make_biased_ranking(n_queries=40, random_state=0).queries()
     >>> method = lagrangian("inter", slack=0.05, n_steps=500)
     >>> method
-    Lagrangian(constraint=InterGroup(), slack=0.05, n_steps=500)
+    lagrangian(constraint=InterGroup(), slack=0.05, n_steps=500)
     >>> scorer = method.fit(queries, 0)
     >>> scorer.violation <= 0.05
     True
@@ -158,7 +158,7 @@ def lagrangian(
         "rank_objective": rank_objective, "raise_slack": raise_slack,
     }  # fmt: skip
     shown = {"constraint": compared, "slack": slack} | changed_from(lagrangian, others)
-    return Method("Lagrangian", fit, False, shown)
+    return Method("lagrangian", fit, False, shown)
 
 
 @dataclass(frozen=True, eq=False)

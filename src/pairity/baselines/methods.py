@@ -120,7 +120,7 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
     ----------
     model : FairRanker, or whatever `pairity.rankers.adapters.as_ranker` takes
     name : str, optional
-        "reweighted" for a `FairRanker`, "unconstrained" for others.
+        "reweighted" for a `FairRanker`, "plain" for others.
     **settings
         Parameters to set on a copy of the model: ``as_method(FairRanker(), tolerance=0.05)``.
         Tables show them, and whatever else is not at its default.
@@ -154,7 +154,7 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
             fresh.fit_pairs(train, np.ones((train.n_groups, train.n_groups)))
         return lambda queries: np.asarray(fresh.predict(queries.X), dtype=np.float64)
 
-    return Method(name or ("reweighted" if fair else "unconstrained"), fit, False, shown)
+    return Method(name or ("reweighted" if fair else "plain"), fit, False, shown)
 
 
 def _changed(model: Any) -> dict[str, Any]:

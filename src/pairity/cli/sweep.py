@@ -43,7 +43,7 @@ examples:
   pairity sweep jobs.csv --label hired --query search_id --group gender --output runs \\
       --constraint statistical --epsilon 0.1 --seeds 3 --plot frontier.png --report sweep.html
   pairity sweep jobs.csv --label hired --query search_id --group gender \\
-      --methods unconstrained reweighted Lagrangian --budget 2 --format csv > frontier.csv
+      --methods plain reweighted lagrangian --budget 2 --format csv > frontier.csv
 
 Queries are split into training, validation and test queries, anew for each seed and in turn: with
 --test 0.2, the seeds 0 to 4 test on all queries. The table shows the test queries; * marks
@@ -58,14 +58,14 @@ def add_to(commands: Any) -> None:
     parser = add_command(
         commands, "sweep",
         about="all methods on one table: what does evenness cost?",
-        says="Run our method and its rivals with several settings; print the frontier.",
+        says="Run pairity's method and the baselines with several settings; print the frontier.",
         examples=_EXAMPLES,
     )  # fmt: skip
     add_file(parser)
     add_roles(parser, features=True)
     parser.add_argument(
         "--methods", nargs="+", metavar="NAME",
-        help="unconstrained, reweighted, 'item weights', 'exposure LP', Lagrangian, regularised "
+        help="plain, reweighted, 'item weights', 'exposure lp', lagrangian, 'correlation penalty' "
         "(default: all)",
     )  # fmt: skip
     add_constraint(parser)
@@ -110,7 +110,7 @@ def add_to(commands: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     """Sweep, print, keep, draw, pick."""
     from pairity.audits.audit import name_constraints
-    from pairity.comparisons.catalogue import contenders
+    from pairity.comparisons.catalogue import make_methods
     from pairity.comparisons.sweeps import sweep
 
     measured = tuple(dict.fromkeys([given.constraint, *given.measure]))
@@ -120,7 +120,7 @@ def run(given: argparse.Namespace) -> int:
     ranker = None
     if given.ranker != "linear" or given.set:
         ranker = make_ranker(given.ranker, given.set, given.seed)
-    methods = contenders(given.constraint, given.methods, ranker=ranker, budget=given.budget)
+    methods = make_methods(given.constraint, given.methods, ranker=ranker, budget=given.budget)
     table = read_given(given)
     queries_of(table, given)  # roles are wrong more often than features: their errors come first
     X, _ = features_of(table, given)

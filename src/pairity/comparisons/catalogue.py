@@ -1,56 +1,178 @@
-"""contenders: every method there is, for one constraint, each with settings to try."""
+"""The catalogue of methods: how each is made, its trade-off, and the settings that are tried.
+
+`METHODS` is the only table of this kind. `make_methods` makes what `pairity.sweep` compares,
+`pairity.tune` reads the paper's tuning ranges, and `pairity.paper` the settings that it tries.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pairity._utils.validation import show
-from pairity.baselines import exposure_lp, item_weights, lagrangian, regularised
+from pairity.baselines import correlation_penalty, exposure_lp, item_weights, lagrangian
 from pairity.baselines.methods import Method, as_method
 from pairity.constraints.pairwise import as_constraint
 from pairity.exceptions import InputError
 from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker
+from pairity.reweighting.solvers import PlainStep
 
-SETTINGS: dict[str, tuple[str, tuple[float, ...]]] = {
-    "unconstrained": ("", ()),
-    "reweighted": ("tolerance", (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)),
-    "item weights": ("tolerance", (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)),
-    "exposure LP": ("slack", (0.0, 0.1, 0.2, 0.4, 0.6, 1.0)),
-    "Lagrangian": ("slack", (0.0, 0.02, 0.05, 0.1, 0.2, 0.3)),
-    "regularised": ("strength", (0.05, 0.1, 0.2, 0.4, 1.0, 3.0)),
-}
-"""The setting of each method that trades utility for evenness, and the values to try."""
+# The share of training queries on which a ranker that may memorise its training data is measured.
+_HELD_OUT = 0.2
+
+# The limits that the reproduction tries, in the order in which a quick trial takes the first ones.
+_LIMITS = (0.01, 0.1, 0.05, 0.2, 0.3, 0.5)
+_SLACKS = (0.0, *_LIMITS[1:])
+
+# Nearly the hinge loss, which the paper's linear ranker and the Lagrangian baseline minimise.
+MARGIN = 4.0
 
 
-def contenders(
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """One method of the catalogue.
+
+    Attributes
+    ----------
+    make : callable
+        Makes the Method from a constraint, a ranker (or None) and settings by keyword.
+    setting : str
+        The setting that trades utility for a lower violation; empty for a method that has none.
+    values : tuple of float
+        The values of this setting that a sweep tries.
+    paper_range : mapping from a setting to a list of values
+        What `pairity.tune` tries by default. The slacks are the steps in which the paper raises
+        them. The paper does not run the correlation penalty, and it gives no tolerances for item
+        weights, which often end before 50 rounds: these ranges are pairity's.
+    reproduction : tuple of mappings from a setting to its value
+        What `pairity.paper` tries, a quick trial only the first ones.
+    """
+
+    make: Callable[..., Method]
+    setting: str = ""
+    values: tuple[float, ...] = ()
+    paper_range: Mapping[str, list[Any]] = field(default_factory=dict)
+    reproduction: tuple[Mapping[str, Any], ...] = ()
+
+
+def _plain(constraint: Any, ranker: Any = None, **settings: Any) -> Method:  # noqa: ARG001
+    return as_method(LinearRanker() if ranker is None else ranker, name="plain", **settings)
+
+
+def _reweighted(constraint: Any, ranker: Any = None, **settings: Any) -> Method:
+    linear = ranker is None or isinstance(ranker, LinearRanker)
+    model = FairRanker(ranker, constraint, validation=None if linear else _HELD_OUT)
+    return as_method(model, name="reweighted", **settings)
+
+
+def _item_weights(constraint: Any, ranker: Any = None, **settings: Any) -> Method:  # noqa: ARG001
+    parity = _is_statistical(constraint)
+    return item_weights("demographic parity" if parity else "equal opportunity", **settings)
+
+
+def _exposure_lp(constraint: Any, ranker: Any = None, **settings: Any) -> Method:
+    parity = _is_statistical(constraint)
+    return exposure_lp(ranker, constraint="parity" if parity else "impact", **settings)
+
+
+def _lagrangian(constraint: Any, ranker: Any = None, **settings: Any) -> Method:  # noqa: ARG001
+    return lagrangian(constraint, **settings)
+
+
+def _correlation_penalty(constraint: Any, ranker: Any = None, **settings: Any) -> Method:  # noqa: ARG001
+    related = "marginal" if _is_statistical(constraint) else constraint
+    return correlation_penalty(related, **settings)
+
+
+def _is_statistical(constraint: Any) -> bool:
+    return as_constraint(constraint).name == "statistical"
+
+
+METHODS: dict[str, Entry] = {
+    "plain": Entry(
+        _plain,
+        reproduction=(
+            {}, {"alpha": 0.01, "margin": MARGIN}, {"margin": MARGIN}, {"alpha": 0.01},
+            {"alpha": 0.1, "margin": MARGIN}, {"alpha": 0.1},
+        ),
+    ),
+    "reweighted": Entry(
+        _reweighted,
+        "tolerance",
+        (0.0, 0.01, 0.02, 0.05, 0.1, 0.2),
+        {"solver": [PlainStep(eta=1.0)], "max_rounds": [10, 20, 30, 40, 50]},
+        tuple(
+            {"ranker": LinearRanker(alpha, margin=MARGIN), "tolerance": tolerance}
+            for tolerance in (0.01, 0.05)
+            for alpha in (0.01, 0.001, 0.1)
+        ),
+    ),
+    "item weights": Entry(
+        _item_weights,
+        "tolerance",
+        (0.0, 0.01, 0.02, 0.05, 0.1, 0.2),
+        {
+            "eta": [1.0],
+            "max_rounds": [50, 60, 70, 80, 90, 100],
+            "tolerance": [0.01, 0.05],
+        },
+        tuple({"tolerance": tolerance} for tolerance in _LIMITS),
+    ),
+    "exposure lp": Entry(
+        _exposure_lp,
+        "slack",
+        (0.0, 0.1, 0.2, 0.4, 0.6, 1.0),
+        {"slack": [step / 10 for step in range(11)]},
+        tuple({"slack": 2.0 * slack} for slack in _SLACKS),
+    ),
+    "lagrangian": Entry(
+        _lagrangian,
+        "slack",
+        (0.0, 0.02, 0.05, 0.1, 0.2, 0.3),
+        {"slack": [step / 20 for step in range(11)]},
+        tuple({"slack": slack} for slack in _SLACKS),
+    ),
+    "correlation penalty": Entry(
+        _correlation_penalty,
+        "strength",
+        (0.05, 0.1, 0.2, 0.4, 1.0, 3.0),
+        {"strength": [0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 1.0, 3.0]},
+    ),
+}  # fmt: skip
+"""Every method by its name."""
+
+
+def make_methods(
     constraint: Any = "inter",
     names: Sequence[str] | None = None,
     *,
     ranker: Any = None,
     budget: int = 6,
 ) -> list[Method]:
-    """Our method, the plain ranker and the rivals, each with settings that span its trade-off.
+    """Make every method for one constraint, with settings that span its trade-off.
 
     Parameters
     ----------
     constraint : str or Constraint, default="inter"
-        The violation to lower. Methods that know other ones only are given the closest: item
-        weights even out the rate of positive items (of all items for statistical parity), the
-        exposure programme exposure by merit (by numbers for statistical parity), and the
-        correlation penalty takes all preference pairs for statistical parity.
+        The violation to lower. A method that cannot express it receives the closest constraint
+        that it can: item weights equalise the rate of positive items (of all items for
+        statistical parity), the exposure program equalises exposure by merit (by size for
+        statistical parity), and the correlation penalty takes all preference pairs for
+        statistical parity.
     names : sequence of str, optional
-        Which of `SETTINGS`; by default all.
-    ranker : ranker or engine's model, optional
-        What "unconstrained", "reweighted" and "exposure LP" train; by default `LinearRanker`. The
-        others are linear by themselves. Of any other ranker, "reweighted" lowers the violation on
-        a fifth of the training queries that it is not trained on: it may know the rest by heart.
+        Which of `METHODS`; by default all.
+    ranker : ranker or an engine's model, optional
+        What "plain", "reweighted" and "exposure lp" train. By default "plain" and "reweighted"
+        train a `LinearRanker`, and "exposure lp" fits least squares. The other methods are
+        always linear. With any ranker other than `LinearRanker`, "reweighted" measures the
+        violation on a fifth of the training queries that the ranker is not trained on, because
+        the ranker may memorise the others.
     budget : int, default=6
-        The most settings of a method.
+        The largest number of settings per method.
 
     Returns
     -------
@@ -58,46 +180,32 @@ def contenders(
 
     Examples
     --------
-    >>> from pairity.comparisons.catalogue import contenders
-    >>> contenders("inter", ["unconstrained", "reweighted"], budget=2)
-    [unconstrained(), reweighted(tolerance=0.0), reweighted(tolerance=0.2)]
+    >>> from pairity.comparisons.catalogue import make_methods
+    >>> make_methods("inter", ["plain", "reweighted"], budget=2)
+    [plain(), reweighted(tolerance=0.0), reweighted(tolerance=0.2)]
     """
-    chosen = as_constraint(constraint)
     if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
-        raise InputError(f"budget is {show(budget)}; give the number of settings, such as 6.")
-    model = LinearRanker() if ranker is None else ranker
-    held_out = None if isinstance(model, LinearRanker) else 0.2
-    statistical = chosen.name == "statistical"
-    makers: dict[str, Callable[..., Method]] = {
-        "unconstrained": partial(as_method, model, name="unconstrained"),
-        "reweighted": partial(
-            as_method, FairRanker(ranker, constraint, validation=held_out), name="reweighted"
-        ),
-        "item weights": partial(
-            item_weights, "demographic parity" if statistical else "equal opportunity"
-        ),
-        "exposure LP": partial(
-            exposure_lp, ranker, constraint="parity" if statistical else "impact"
-        ),
-        "Lagrangian": partial(lagrangian, constraint),
-        "regularised": partial(regularised, "marginal" if statistical else constraint),
-    }
-    for name in names or ():
-        if name not in makers:
-            raise InputError(
-                f"There is no method named {show(name)}. Choose from "
-                f"{', '.join(map(repr, makers))}."
-            )
+        raise InputError(f"budget must be a whole number of settings, 1 or more (got {budget!r}).")
+    as_constraint(constraint)  # refuses an unknown name before anything is made
     return [
-        method for name in dict.fromkeys(names or makers) for method in _each(name, makers, budget)
+        entry.make(constraint, ranker, **settings)
+        for entry in map(find_entry, dict.fromkeys(names or METHODS))
+        for settings in _sweep_settings(entry, budget)
     ]
 
 
-def _each(name: str, makers: dict[str, Callable[..., Method]], budget: int) -> list[Method]:
-    setting, values = SETTINGS[name]
-    if not setting:
-        return [makers[name]()]
-    if budget == 1:
-        return [makers[name](**{setting: values[1]})]
-    at = np.linspace(0, len(values) - 1, min(budget, len(values))).round().astype(int)
-    return [makers[name](**{setting: values[k]}) for k in at]
+def find_entry(name: str) -> Entry:
+    """Return the catalogue's entry of this name."""
+    if name not in METHODS:
+        raise InputError(
+            f"There is no method named {show(name)}. Choose from {', '.join(map(repr, METHODS))}."
+        )
+    return METHODS[name]
+
+
+def _sweep_settings(entry: Entry, budget: int) -> list[dict[str, float]]:
+    if not entry.setting:
+        return [{}]
+    last = len(entry.values) - 1
+    chosen = [1] if budget == 1 else np.linspace(0, last, min(budget, last + 1)).round().astype(int)
+    return [{entry.setting: entry.values[index]} for index in chosen]

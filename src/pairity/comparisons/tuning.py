@@ -26,6 +26,7 @@ from sklearn.utils import check_random_state
 from pairity._utils.progress import Show
 from pairity._utils.validation import show
 from pairity.baselines.methods import Method, Scorer
+from pairity.comparisons.catalogue import METHODS
 from pairity.comparisons.frontiers import Frontier, as_utility
 from pairity.comparisons.runs import (
     Job,
@@ -48,31 +49,12 @@ from pairity.comparisons.sweeps import (
 )
 from pairity.data.queries import Queries, require_groups, require_preferences
 from pairity.exceptions import InputError, TargetNotReachedWarning
-from pairity.reweighting.solvers import PlainStep
 
 Make = Callable[..., Method]
 Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 _log = logging.getLogger(__name__)
 _DRAWS_PER_TRIAL = 20  # before giving up on finding settings that were not tried
-
-SPACES: dict[str, dict[str, list[Any]]] = {
-    "reweighted": {"solver": [PlainStep(eta=1.0)], "max_rounds": [10, 20, 30, 40, 50]},
-    "item weights": {
-        "eta": [1.0],
-        "n_rounds": [50, 60, 70, 80, 90, 100],
-        "tolerance": [0.01, 0.05],
-    },
-    "exposure LP": {"slack": [step / 10 for step in range(11)]},
-    "Lagrangian": {"slack": [step / 20 for step in range(11)]},
-    "regularised": {"strength": [0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.6, 1.0, 3.0]},
-    "unconstrained": {},
-}
-"""The paper's ranges, by the name of the method: what `tune` tries where no space is given.
-
-The slacks are the steps in which the paper raises them. It does not run "regularised"; that range
-is ours, and so are the tolerances of "item weights", which often end before 50 rounds.
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +107,8 @@ def tune(
         Given settings as keywords, a Method: ``partial(lagrangian, parity)``, or
         ``partial(as_method, FairRanker(constraint="inter"))``.
     space : mapping from setting to a list of values or a scipy.stats distribution; or a list of
-        such mappings; or a name in `SPACES`; or None
-        None looks up the name of the method that `make` makes in `SPACES`, the paper's ranges.
+        such mappings; or a name in `pairity.comparisons.catalogue.METHODS`; or None
+        None takes the paper's range of the method that `make` makes, looked up by its name.
     train : Queries
         What to tune on; it is split by query.
     constraint : str, Constraint or function
@@ -233,7 +215,7 @@ def tune_all(
     --------
     ::
 
-        best = tune_all({"reweighted": ours, "Lagrangian": theirs}, train,
+        best = tune_all({"reweighted": ours, "lagrangian": theirs}, train,
                         constraint="inter", epsilon=0.05, budget=10)
         sweep([tuned.method for tuned in best.values()], train, test)
     """
@@ -366,12 +348,12 @@ def _space(make: Make, space: Space | str | None) -> Space:
             raise InputError(
                 f"What to try is not known: {error}. Give a space, such as {{'slack': [0, 0.1]}}."
             ) from error
-    if name not in SPACES:
+    if name not in METHODS:
         raise InputError(
             f"There is no space for {name!r}. Give one, such as {{'slack': [0, 0.1]}}, or the name "
-            f"of one of {', '.join(map(repr, SPACES))}."
+            f"of one of {', '.join(map(repr, METHODS))}."
         )
-    return SPACES[name]
+    return METHODS[name].paper_range
 
 
 def _checked_space(space: Any) -> list[dict[str, Any]]:

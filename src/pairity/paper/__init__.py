@@ -1,4 +1,4 @@
-"""The experiments of the paper, to be run again: data, protocol, figures, verdicts.
+"""The paper's experiments: protocol, claims, checks, plots.
 
-`pairity.paper.reproduction.reproduce` runs it all; ``pairity reproduce`` calls that.
+`pairity.paper.reproduction.reproduce` runs all of them; ``pairity reproduce`` calls it.
 """

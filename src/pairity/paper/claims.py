@@ -1,8 +1,8 @@
-"""The paper's claims, each with what was measured, its interval, and whether it holds."""
+"""The paper's claims, each with what was measured, its interval and its verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
@@ -10,16 +10,17 @@ from typing import Any
 import numpy as np
 
 from pairity.paper.protocol import (
+    BASELINES,
+    COMPARED,
     CONSTRAINTS,
-    OURS,
-    RIVALS,
+    REWEIGHTED,
     Entry,
     Mean,
     differences,
     mean_over_seeds,
 )
 
-_RESAMPLES = 2000
+_RESAMPLES = 2000  # of seeds, for the interval of a difference of standard deviations
 
 
 class Verdict(Enum):
@@ -35,15 +36,15 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Claim:
-    """Something the paper says, and what was measured.
+    """A claim of the paper, and what was measured.
 
     Attributes
     ----------
-    text : str, what is claimed
-    data : str, on which data
-    constraint : str, for which constraint; "" where it is for none in particular
-    measured : str, what the figure is
-    figure : Mean, which should be above zero
+    text : str, the claim
+    data : str, the data set
+    constraint : str
+    measured : str, what the estimate measures
+    estimate : Mean, which must be above zero for the claim to hold
     verdict : Verdict
     """
 
@@ -55,23 +56,18 @@ class Claim:
     verdict: Verdict
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python."""
+        """Return everything as plain Python."""
         return {**asdict(self), "verdict": str(self.verdict)}
 
     @classmethod
     def from_dict(cls, entries: dict[str, Any]) -> Claim:
-        """From what `to_dict` gave."""
-        return cls(
-            **{
-                **entries,
-                "figure": Mean(**entries["figure"]),
-                "verdict": Verdict(entries["verdict"]),
-            }
-        )
+        """Return the claim that `to_dict` described."""
+        estimate, verdict = Mean(**entries["estimate"]), Verdict(entries["verdict"])
+        return cls(**{**entries, "estimate": estimate, "verdict": verdict})
 
 
 def judge(*estimates: Mean) -> Verdict:
-    """Whether all figures are above zero: all intervals are, some is below, or neither."""
+    """Judge whether all estimates are above zero: all intervals are, one is below, or neither."""
     if all(estimate.low > 0.0 for estimate in estimates):
         return Verdict.HOLDS
     if any(estimate.high < 0.0 for estimate in estimates):
@@ -79,122 +75,107 @@ def judge(*estimates: Mean) -> Verdict:
     return Verdict.OPEN
 
 
+Judged = tuple[str, str, Mean, Verdict]
+
+
 def about_methods(data: str, entries: Sequence[Entry]) -> list[Claim]:
-    """The claims that compare methods on one data set, for each constraint."""
+    """Judge the claims that compare methods on one data set, for each constraint."""
     claims: list[Claim] = []
     for constraint in CONSTRAINTS:
-        of = {
-            method: [e for e in entries if e.constraint == constraint and e.method == method]
-            for method in (*RIVALS, OURS)
-        }
-        made = [_fairest(of), *(_fairer(of, rival) for rival in RIVALS), _pareto(of)]
-        made += [_unstable(of), _loses_utility(of)]
-        for text, measured, estimate, verdict in made:
-            claims.append(Claim(text, data, constraint, measured, estimate, verdict))
+        compared = _Compared(
+            {
+                method: [e for e in entries if (e.constraint, e.method) == (constraint, method)]
+                for method in COMPARED
+            }
+        )
+        claims += [
+            Claim(text, data, constraint, measured, estimate, verdict)
+            for text, measured, estimate, verdict in compared.claims()
+        ]
     return claims
 
 
-Made = tuple[str, str, Mean, Verdict]
+@dataclass(frozen=True)
+class _Compared:
+    """The entries of each method for one data set and one constraint."""
+
+    entries: dict[str, list[Entry]]
+
+    def claims(self) -> list[Judged]:
+        return [
+            self._fairest(),
+            *map(self._fairer, BASELINES),
+            self._pareto(),
+            self._unstable(),
+            self._loses_utility(),
+        ]
+
+    def _lead(self, baseline: str, measure: str = "fairness") -> Mean:
+        """Return how far the reweighted ranker is above a baseline."""
+        return mean_over_seeds(
+            differences(self.entries[REWEIGHTED], self.entries[baseline], measure)
+        )
+
+    def _fairest(self) -> Judged:
+        leads = {baseline: self._lead(baseline) for baseline in BASELINES}
+        closest = min(leads, key=lambda baseline: leads[baseline].value)
+        cost = self._lead(closest, "auc").value
+        measured = f"fairness above that of {closest}, the best baseline (AUC {cost:+.3f})"
+        text = "reweighted has the highest test fairness"
+        return text, measured, leads[closest], judge(*leads.values())
+
+    def _fairer(self, baseline: str) -> Judged:
+        lead, cost = self._lead(baseline), self._lead(baseline, "auc")
+        text = f"reweighted is fairer than {baseline}"
+        if baseline == "item weights":
+            text = "item weights are poor"
+        measured = f"reweighted fairness above its (reweighted AUC above its: {cost})"
+        return text, measured, lead, judge(lead)
+
+    def _pareto(self) -> Judged:
+        """Measure by how much the closest baseline fails to lead in fairness and in AUC."""
+        leads: dict[str, Mean] = {}
+        verdicts = set()
+        for baseline in BASELINES:
+            fairness, auc = self._lead(baseline), self._lead(baseline, "auc")
+            leads[baseline] = max(fairness, auc, key=lambda mean: mean.value)
+            ahead = Verdict.HOLDS in (judge(fairness), judge(auc))
+            behind = judge(fairness) is judge(auc) is Verdict.FAILS
+            verdicts.add(Verdict.HOLDS if ahead else Verdict.FAILS if behind else Verdict.OPEN)
+        closest = min(leads, key=lambda baseline: leads[baseline].value)
+        verdict = next(v for v in (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS) if v in verdicts)
+        measured = f"the larger of its leads over {closest} in fairness and in AUC"
+        return "reweighted is on the Pareto front", measured, leads[closest], verdict
+
+    def _unstable(self) -> Judged:
+        gap = spread_difference(
+            [entry.own_fairness for entry in self.entries["lagrangian"]],
+            [entry.own_fairness for entry in self.entries[REWEIGHTED]],
+        )
+        measured = "standard deviation of its fairness over seeds above that of reweighted"
+        return "lagrangian is unstable", measured, gap, judge(gap)
+
+    def _loses_utility(self) -> Judged:
+        gap = mean_over_seeds(
+            differences(self.entries["plain"], self.entries["exposure lp"], "auc")
+        )
+        return "exposure lp loses utility", "AUC of plain above its", gap, judge(gap)
 
 
-def _fairest(of: dict[str, list[Entry]]) -> Made:
-    gaps = {rival: mean_over_seeds(differences(of[OURS], of[rival])) for rival in RIVALS}
-    closest = min(gaps, key=lambda rival: gaps[rival].value)
-    cost = mean_over_seeds(differences(of[OURS], of[closest], "auc"))
-    measured = f"fairness above {closest}'s, the best rival (AUC {cost.value:+.3f})"
-    return "ours has the highest test fairness", measured, gaps[closest], judge(*gaps.values())
-
-
-def _fairer(of: dict[str, list[Entry]], rival: str) -> Made:
-    """By how much ours is fairer than one rival, and at what utility."""
-    gap = mean_over_seeds(differences(of[OURS], of[rival]))
-    cost = mean_over_seeds(differences(of[OURS], of[rival], "auc"))
-    text = f"ours is fairer than {rival}"
-    if rival == "re-weighting":
-        text = "re-weighting of items is poor"
-    return text, f"our fairness above its (our AUC above its: {cost})", gap, judge(gap)
-
-
-def _pareto(of: dict[str, list[Entry]]) -> Made:
-    """By how much the rival closest to dominating us fails to."""
-    room: dict[str, Mean] = {}
-    decided = []
-    for rival in RIVALS:
-        fairness = mean_over_seeds(differences(of[OURS], of[rival]))
-        auc = mean_over_seeds(differences(of[OURS], of[rival], "auc"))
-        room[rival] = max(fairness, auc, key=lambda mean: mean.value)
-        clear = fairness.low > 0.0 or auc.low > 0.0
-        beaten = fairness.high < 0.0 and auc.high < 0.0
-        decided.append(Verdict.HOLDS if clear else Verdict.FAILS if beaten else Verdict.OPEN)
-    closest = min(room, key=lambda rival: room[rival].value)
-    verdict = Verdict.OPEN
-    if Verdict.FAILS in decided:
-        verdict = Verdict.FAILS
-    elif set(decided) == {Verdict.HOLDS}:
-        verdict = Verdict.HOLDS
-    measured = f"the better of our leads over {closest} in fairness and in AUC"
-    return "ours is on the Pareto front", measured, room[closest], verdict
-
-
-def _unstable(of: dict[str, list[Entry]]) -> Made:
-    gap = spread_difference(
-        [entry.own_fairness for entry in of["in-processing"]],
-        [entry.own_fairness for entry in of[OURS]],
-    )
-    measured = "its fairness' standard deviation over seeds above ours"
-    return "in-processing is unstable", measured, gap, judge(gap)
-
-
-def _loses_utility(of: dict[str, list[Entry]]) -> Made:
-    gap = mean_over_seeds(differences(of["unconstrained"], of["post-processing"], "auc"))
-    return "post-processing loses utility", "unconstrained AUC above its", gap, judge(gap)
-
-
-def spread_difference(theirs: Sequence[float], ours: Sequence[float]) -> Mean:
-    """Standard deviations over seeds, theirs less ours, with an interval from resampled seeds."""
-    one, two = np.asarray(theirs), np.asarray(ours)
-    n = min(len(one), len(two))
+def spread_difference(first: Sequence[float], second: Sequence[float]) -> Mean:
+    """Subtract two standard deviations over seeds, with an interval from resampled seeds."""
+    n = min(len(first), len(second))
     if n < 3:
         return Mean(float("nan"), float("nan"), float("nan"), n)
-    one, two = one[:n], two[:n]
+    values = np.array([first[:n], second[:n]])
     rows = np.random.default_rng(0).integers(0, n, (_RESAMPLES, n))
-    drawn = one[rows].std(axis=1, ddof=1) - two[rows].std(axis=1, ddof=1)
-    low, high = np.quantile(drawn, [0.025, 0.975])
-    return Mean(float(one.std(ddof=1) - two.std(ddof=1)), float(low), float(high), n)
+    drawn = values[:, rows].std(axis=2, ddof=1)
+    low, high = np.quantile(drawn[0] - drawn[1], [0.025, 0.975])
+    spread = values.std(axis=1, ddof=1)
+    return Mean(float(spread[0] - spread[1]), float(low), float(high), n)
 
 
-def about_shares(data: str, entries: Sequence[Entry]) -> list[Claim]:
-    """The claims about training with x · λ*, for each constraint."""
-    claims = []
-    for constraint in CONSTRAINTS:
-        at: dict[float, list[Entry]] = {}
-        for entry in entries:
-            if entry.constraint == constraint:
-                at.setdefault(float(entry.settings["x"]), []).append(entry)
-        if not {0.0, 1.0, 2.0} <= set(at):
-            continue
-
-        def lead(high: float, low: float, what: str, at: Any = at) -> Mean:
-            return mean_over_seeds(differences(at[high], at[low], what))
-
-        for text, pairs in _SHARE_CLAIMS.items():
-            leads = [lead(*pair) for pair in pairs]
-            least = min(range(len(leads)), key=lambda k: leads[k].value)
-            high, low, what = pairs[least]
-            what = "AUC" if what == "auc" else what
-            claims.append(
-                Claim(
-                    text,
-                    data,
-                    constraint,
-                    f"{what} at x = {high:g} above that at x = {low:g}",
-                    leads[least],
-                    judge(*leads),
-                )
-            )
-    return claims
-
-
+# Each claim about training with x · λ*: the pairs of x whose first must lead, and in what.
 _SHARE_CLAIMS: dict[str, list[tuple[float, float, str]]] = {
     "x = 1 is the fairest": [(1.0, 0.0, "fairness"), (1.0, 2.0, "fairness")],
     "x = 0 is the most useful": [(0.0, 1.0, "auc"), (0.0, 2.0, "auc")],
@@ -202,18 +183,38 @@ _SHARE_CLAIMS: dict[str, list[tuple[float, float, str]]] = {
 }
 
 
+def about_shares(data: str, entries: Sequence[Entry]) -> list[Claim]:
+    """Judge the claims about training with x · λ*, for each constraint."""
+    claims = []
+    for constraint in CONSTRAINTS:
+        by_share: dict[float, list[Entry]] = {}
+        for entry in entries:
+            if entry.constraint == constraint:
+                by_share.setdefault(float(entry.settings["x"]), []).append(entry)
+        if not {0.0, 1.0, 2.0} <= set(by_share):
+            continue
+        for text, pairs in _SHARE_CLAIMS.items():
+            leads = [
+                mean_over_seeds(differences(by_share[first], by_share[second], measure))
+                for first, second, measure in pairs
+            ]
+            lead, (first, second, measure) = min(
+                zip(leads, pairs, strict=True), key=lambda item: item[0].value
+            )
+            name = "AUC" if measure == "auc" else measure
+            measured = f"{name} at x = {first:g} above that at x = {second:g}"
+            claims.append(Claim(text, data, constraint, measured, lead, judge(*leads)))
+    return claims
+
+
 def independent_mean(values: Iterable[float]) -> Mean:
-    """A mean over independent data sets, with Student's interval."""
+    """Return a mean over independent data sets, with Student's interval."""
     return mean_over_seeds(values, overlap=0.0)
 
 
 def count_verdicts(claims: Sequence[Claim]) -> dict[str, dict[Verdict, int]]:
-    """For each claim's text, how often it holds, does not, and is not decided."""
+    """Count for each claim's text how often it holds, does not hold, and is not decided."""
     counts: dict[str, dict[Verdict, int]] = {}
     for claim in claims:
-        held = counts.setdefault(claim.text, dict.fromkeys(Verdict, 0))
-        held[claim.verdict] += 1
+        counts.setdefault(claim.text, dict.fromkeys(Verdict, 0))[claim.verdict] += 1
     return counts
-
-
-Check = Callable[[], list[Claim]]

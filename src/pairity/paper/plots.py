@@ -1,4 +1,4 @@
-"""The paper's two figures, as PNG and SVG."""
+"""The two figures of the paper, as PNG and SVG."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pairity.comparisons.plots import STYLES, import_matplotlib, save_figure
+from pairity.paper.pages import READS_GROUPS
 from pairity.paper.protocol import (
+    BASELINES,
     CONSTRAINTS,
-    OURS,
-    RIVALS,
+    REWEIGHTED,
     SHARES,
     Entry,
     Mean,
@@ -18,27 +19,27 @@ from pairity.paper.protocol import (
     level_over_seeds,
 )
 
-_METHODS = (OURS, *RIVALS)
+_METHODS = (REWEIGHTED, *BASELINES)
 
 
 def draw_all(
     target: Path, settings: Sequence[Setting], entries: Sequence[Entry], shares: Sequence[Entry]
 ) -> None:
-    """Write ``frontier`` and, where there are any, ``shares``, each as PNG and SVG."""
+    """Write ``frontier`` and, if there are shares, ``shares``, each as PNG and SVG."""
     _save(target, "frontier", draw_grid(settings, entries))
-    scaled = [setting for setting in settings if _of(shares, setting)]
+    scaled = [setting for setting in settings if any(map(setting.matches, shares))]
     if scaled:
         _save(target, "shares", draw_shares(scaled, shares))
 
 
 def draw_grid(settings: Sequence[Setting], entries: Sequence[Entry]) -> Any:
-    """Utility against fairness: a row for each data set, a column for each constraint."""
+    """Draw utility against fairness: a row for each data set, a column for each constraint."""
     figure, axes = _grid(len(settings), sharey="row")
     for row, setting in zip(axes, settings, strict=True):
         for axis, constraint in zip(row, CONSTRAINTS, strict=True):
             for (colour, marker), method in zip(STYLES, _METHODS, strict=False):
                 points = [
-                    e for e in _of(entries, setting)
+                    e for e in filter(setting.matches, entries)
                     if (e.constraint, e.method) == (constraint, method)
                 ]  # fmt: skip
                 if points:
@@ -47,18 +48,18 @@ def draw_grid(settings: Sequence[Setting], entries: Sequence[Entry]) -> Any:
                     axis.errorbar(
                         fairness.value, auc.value, xerr=_bars(fairness), yerr=_bars(auc),
                         color=colour, marker=marker, linestyle="none", ecolor=(colour, 0.4),
-                        label=f"{method} (reads groups)" if method == "post-processing" else method,
+                        label=f"{method} (reads groups)" if method == READS_GROUPS else method,
                     )  # fmt: skip
     _label(figure, axes, settings, "fairness (1 − violation)", "test AUC")
     return figure
 
 
 def draw_shares(settings: Sequence[Setting], entries: Sequence[Entry]) -> Any:
-    """Utility and fairness against x, training with x · λ*."""
+    """Draw utility and fairness against x, training with x · λ*."""
     figure, axes = _grid(len(settings), sharey=False)
     for row, setting in zip(axes, settings, strict=True):
         for axis, constraint in zip(row, CONSTRAINTS, strict=True):
-            points = [e for e in _of(entries, setting) if e.constraint == constraint]
+            points = [e for e in filter(setting.matches, entries) if e.constraint == constraint]
             for (colour, marker), name in zip(STYLES, ("AUC", "fairness"), strict=False):
                 means = [
                     level_over_seeds(
@@ -103,11 +104,6 @@ def _label(figure: Any, axes: Any, settings: Sequence[Setting], below: str, left
         axis.set_axisbelow(True)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
-
-
-def _of(entries: Sequence[Entry], setting: Setting) -> list[Entry]:
-    at = (setting.data, setting.attribute)
-    return [entry for entry in entries if (entry.data, entry.attribute) == at]
 
 
 def _bars(mean: Mean) -> list[list[float]] | None:

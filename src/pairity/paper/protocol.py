@@ -1,21 +1,19 @@
-"""The protocol: which methods with which settings, tuned how, measured on what.
+"""The paper's protocol: the methods, their settings, the splits, the tuning rule and the means.
 
-Queries are split 4:1 into training and test and the training part 4:1 again for validation, anew
-for each seed, in turn (`pairity.comparisons.sweeps.split_for`): five seeds test on all queries.
-Of five
-queries there are twenty such splits, and twenty seeds are all of them.
+Each seed splits the queries 4:1 into training and test, and the training part 4:1 again for
+validation. Seeds hold out queries in turn (`pairity.data.splits.split_in_turn`), so five seeds
+test on all queries. Five queries have twenty such splits, and twenty seeds use all of them.
 
-Every method is fitted with each of at most `BUDGET` settings. For each seed and constraint, of
-those whose violation on the validation queries is within `CLOSE` of the lowest, the one with the
-highest AUC there is chosen, and its figures on the test queries are what counts. One fit is
-measured by all four constraints, so that methods which know nothing of a constraint are fitted
-once for all.
+Every method is fitted with each of at most `BUDGET` settings from the catalogue. For each seed and
+constraint, the candidates are the settings whose validation violation is within `CLOSE` of the
+lowest. The candidate with the highest validation AUC is chosen, and its test values are reported.
+Each fit is measured by all four constraints, so a method that ignores the constraint is fitted
+only once.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isnan, sqrt
@@ -24,47 +22,47 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from pairity._utils.progress import Show
-from pairity.baselines.exposure_lp import exposure_lp
-from pairity.baselines.item_weights import item_weights
-from pairity.baselines.lagrangian import lagrangian
 from pairity.baselines.methods import Method, Scorer, as_method
+from pairity.comparisons.catalogue import MARGIN, METHODS
 from pairity.comparisons.frontiers import Frontier
 from pairity.comparisons.runs import Run
 from pairity.comparisons.sweeps import sweep
 from pairity.constraints.pairwise import CATALOGUE
 from pairity.data.queries import Queries
-from pairity.rankers.base import Ranker
 from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.solvers import PlainStep
 
 CONSTRAINTS = tuple(CATALOGUE)
-RIVALS = ("unconstrained", "re-weighting", "post-processing", "in-processing")
-OURS = "ours"
-PLAIN = "ours, plain update"
-ADAM = ("unconstrained, Adam", "ours, Adam")
-SHARE = "ours at x"
+BASELINES = ("plain", "item weights", "exposure lp", "lagrangian")
+REWEIGHTED = "reweighted"
+COMPARED = (*BASELINES, REWEIGHTED)  # the five methods of the paper
+PLAIN_UPDATE = "reweighted, plain update"
+ADAM = ("plain, Adam", "reweighted, Adam")
+TUNED = (*COMPARED, PLAIN_UPDATE, *ADAM)
+SHARE = "reweighted at x"
 SHARES = tuple(step / 4 for step in range(9))
-BUDGET = 6
-CLOSE = 0.01  # settings whose violations differ by no more in validation are taken as equals
-HINGED = LinearRanker(0.01, margin=4.0)  # nearly the hinge loss, which in-processing trains with
-TEST, VALIDATION = 0.2, 0.2
-OVERLAP = TEST / ((1.0 - TEST) * (1.0 - VALIDATION))
+BUDGET = 6  # settings per method
+CLOSE = 0.01  # validation violations that differ by no more than this count as equal
+HINGED = LinearRanker(0.01, margin=MARGIN)
+TEST, VALIDATION = 0.2, 0.2  # the paper's 4:1
+OVERLAP = TEST / ((1.0 - TEST) * (1.0 - VALIDATION))  # test queries per training query
 
-_KNOWS_CONSTRAINT = ("in-processing", OURS, PLAIN, "ours, Adam", SHARE)
+_TAKES_CONSTRAINT = ("lagrangian", REWEIGHTED, PLAIN_UPDATE, "reweighted, Adam", SHARE)
+_ANY_CONSTRAINT = "inter"  # passed to the methods that are fitted once for all constraints
+_QUICK_STEPS = 500  # of the Lagrangian baseline, instead of the paper's 2,500
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A data set, in one of the ways the paper may have meant.
+    """A data set, with or without the protected attribute among its features.
 
     Attributes
     ----------
     data : str
-        The data set's name.
+        The name of the data set.
     attribute : bool
-        Whether the protected attribute is among the features.
+        Whether the protected attribute is among the features. The paper does not say.
     queries : Queries
     n_seeds : int
     """
@@ -79,21 +77,25 @@ class Setting:
         """The data set, and whether the ranker sees the attribute."""
         return f"{self.data}, {'with' if self.attribute else 'without'} the attribute"
 
+    def matches(self, result: Any) -> bool:
+        """Whether something with `data` and `attribute` is about this setting."""
+        return bool((result.data, result.attribute) == (self.data, self.attribute))
+
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """A method, tuned for a constraint with one seed, on the test queries.
+    """A method, tuned for one constraint with one seed, and measured on the test queries.
 
     Attributes
     ----------
     data, attribute : as in `Setting`
-    constraint : str, the one that it was tuned for
+    constraint : str, the constraint that it was tuned for
     method : str
     seed : int
-    settings : dict, the chosen ones
+    settings : dict, the chosen settings
     auc : float
-    fairness : dict from a constraint's name to 1 less its violation
-    seconds : float, of the chosen fit
+    fairness : dict from a constraint's name to 1 − violation
+    seconds : float, the time of the chosen fit
     """
 
     data: str
@@ -108,7 +110,7 @@ class Entry:
 
     @property
     def own_fairness(self) -> float:
-        """That of the constraint that it was tuned for."""
+        """The fairness by the constraint that it was tuned for."""
         return self.fairness[self.constraint]
 
 
@@ -116,7 +118,7 @@ class Entry:
 
 
 def candidates(constraint: str, n_features: int, *, extras: bool, quick: bool) -> list[Method]:
-    """All methods with all the settings that they are tuned over, for one constraint.
+    """Make all methods with all settings that they are tuned over, for one constraint.
 
     Parameters
     ----------
@@ -124,63 +126,47 @@ def candidates(constraint: str, n_features: int, *, extras: bool, quick: bool) -
     n_features : int
     extras : bool
         Whether to add what the paper does not compare: the plain update, a ranker trained by
-        Adam (where PyTorch is installed), and training with shares of λ*.
+        Adam (if PyTorch is installed), and training with shares of λ*.
     quick : bool
-        Fewer settings and fewer steps.
+        Whether to use fewer settings and fewer steps.
     """
     n_settings = 2 if quick else BUDGET
-    loops = [50, 10, 20, 30, 40][:n_settings]
-    tolerances = [0.01, 0.1, 0.05, 0.2, 0.3, 0.5][:n_settings]
-    slacks = [0.0, *tolerances[1:]]
-    linear = [(1e-4, 0.0), (0.01, 4.0), (1e-4, 4.0), (0.01, 0.0), (0.1, 4.0), (0.1, 0.0)]
-    ours = [(alpha, tol) for tol in (0.01, 0.05) for alpha in (0.01, 0.001, 0.1)]
-    n_steps = 500 if quick else 2500
-    found = [
-        *(
-            as_method(LinearRanker(alpha, margin=margin), name="unconstrained")
-            for alpha, margin in linear[:n_settings]
-        ),
-        *(
-            replace(item_weights("equal opportunity", tolerance=tol), name="re-weighting")
-            for tol in tolerances
-        ),
-        *(replace(exposure_lp(slack=2.0 * slack), name="post-processing") for slack in slacks),
-        *(
-            _for(constraint, lagrangian(constraint, slack=slack, n_steps=n_steps), "in-processing")
-            for slack in slacks
-        ),
-        *(
-            _ours(constraint, OURS, LinearRanker(alpha, margin=HINGED.margin), tolerance=tol)
-            for alpha, tol in ours[:n_settings]
-        ),
+    fixed: dict[str, dict[str, Any]] = {REWEIGHTED: {"schedule": "retrain"}}
+    if quick:
+        fixed["lagrangian"] = {"n_steps": _QUICK_STEPS}
+    methods = [
+        _make(name, name, constraint, **settings, **fixed.get(name, {}))
+        for name in COMPARED
+        for settings in METHODS[name].reproduction[:n_settings]
     ]
     if extras:
-        found += [
-            _ours(constraint, PLAIN, LinearRanker(), max_rounds=n, solver=PlainStep(eta=1.0))
-            for n in loops
-        ]
-        found += [_at_share(constraint, x) for x in SHARES]
+        *fewer, most = METHODS[REWEIGHTED].paper_range["max_rounds"]
+        methods += [
+            _make(
+                PLAIN_UPDATE, REWEIGHTED, constraint, ranker=LinearRanker(), schedule="retrain",
+                max_rounds=max_rounds, solver=PlainStep(eta=1.0),
+            )
+            for max_rounds in [most, *fewer][:n_settings]
+        ]  # fmt: skip
+        methods += [_at_share(constraint, x) for x in SHARES]
     if extras and not quick:
-        found += _adam(constraint, n_features)
-    return found
+        methods += _adam(constraint, n_features)
+    return methods
 
 
 def name_for(method: str, constraint: str) -> str:
-    """What a method's runs are called; those of one that knows the constraint say which."""
-    return f"{method} ({constraint})" if method in _KNOWS_CONSTRAINT else method
+    """Return the name of a method's runs, which includes the constraint if the method uses it."""
+    return f"{method} ({constraint})" if method in _TAKES_CONSTRAINT else method
 
 
-def _for(constraint: str, method: Method, name: str) -> Method:
-    return replace(method, name=name_for(name, constraint))
-
-
-def _ours(constraint: str, name: str, ranker: Ranker, **settings: Any) -> Method:
-    model = FairRanker(ranker, constraint, schedule="retrain")
-    return as_method(model, name=name_for(name, constraint), **settings)
+def _make(name: str, entry: str, constraint: str, **settings: Any) -> Method:
+    """Make a method of the catalogue under the name of its runs."""
+    used = constraint if name in _TAKES_CONSTRAINT else _ANY_CONSTRAINT
+    return replace(METHODS[entry].make(used, **settings), name=name_for(name, constraint))
 
 
 def _adam(constraint: str, n_features: int) -> list[Method]:
-    """The same linear model trained as the paper has it: Adam, epochs, mini-batches of queries."""
+    """Train the same linear model as the paper does: Adam, epochs, mini-batches of queries."""
     try:
         import torch
     except ImportError:
@@ -193,22 +179,22 @@ def _adam(constraint: str, n_features: int) -> list[Method]:
     ranker = TorchRanker(
         module, learning_rate=0.05, batch_queries=8, warm_start=True, random_state=0
     )
-    plain, ours = ADAM
+    plain, reweighted = ADAM
+    fair = FairRanker(ranker, constraint, schedule="retrain", max_rounds=15)
     return [
         replace(as_method(ranker, name=plain), settings={}),
-        replace(_ours(constraint, ours, ranker, max_rounds=15), settings={}),
+        replace(as_method(fair, name=name_for(reweighted, constraint)), settings={}),
     ]
 
 
 def _at_share(constraint: str, x: float) -> Method:
-    """Training with x · λ*."""
+    """Train with x · λ*."""
 
     def fit(train: Queries, random_state: int) -> Scorer:
         model = FairRanker(
             LinearRanker(), constraint, random_state=random_state, progress=False
         ).fit(**train)
-        path = model.path(**train, values=[x], keep_models=True)
-        ranker = path[0].model
+        ranker = model.path(**train, values=[x], keep_models=True)[0].model
         return lambda queries: np.asarray(ranker.predict(queries.X), dtype=np.float64)
 
     return Method(name_for(SHARE, constraint), fit, False, {"x": x})
@@ -217,96 +203,83 @@ def _at_share(constraint: str, x: float) -> Method:
 # --- running and choosing ------------------------------------------------------------------------
 
 
-def run_setting(
-    setting: Setting,
-    *,
-    extras: bool,
-    quick: bool,
-    n_jobs: int | None = None,
-    directory: str | os.PathLike[str] | None = None,
-    progress: Show = "auto",
-) -> Frontier:
-    """Fit all methods with all settings and seeds; measure them on validation and test queries."""
-    unlike: dict[str, Method] = {}
-    for constraint in CONSTRAINTS:
-        n_features = int(setting.queries.X.shape[1])
-        for method in candidates(constraint, n_features, extras=extras, quick=quick):
-            unlike.setdefault(f"{method!r}", method)
+def run_setting(setting: Setting, *, extras: bool, quick: bool, **options: Any) -> Frontier:
+    """Fit all methods with all settings and seeds, and measure them on held-out queries.
+
+    `options` are those of `pairity.sweep`: n_jobs, directory, progress.
+    """
+    n_features = int(setting.queries.X.shape[1])
+    methods = {
+        repr(method): method
+        for constraint in CONSTRAINTS
+        for method in candidates(constraint, n_features, extras=extras, quick=quick)
+    }
     return sweep(
-        list(unlike.values()), setting.queries, TEST, validation=VALIDATION,
-        constraints=CONSTRAINTS, seeds=range(setting.n_seeds), n_jobs=n_jobs, directory=directory,
-        progress=progress, n_resamples=0,
+        list(methods.values()), setting.queries, TEST, validation=VALIDATION,
+        constraints=CONSTRAINTS, seeds=range(setting.n_seeds), n_resamples=0, **options,
     )  # fmt: skip
 
 
 def choose(frontier: Frontier, setting: Setting) -> list[Entry]:
-    """For each seed, constraint and method, the settings that validation speaks for."""
-    by_name: dict[tuple[str, int], list[Run]] = {}
-    for run in frontier.runs:
-        if run.error is None:
-            by_name.setdefault((run.method, run.seed), []).append(run)
-    entries = []
-    for constraint in CONSTRAINTS:
-        for method in (*RIVALS, OURS, PLAIN, *ADAM):
-            for seed in range(setting.n_seeds):
-                runs = by_name.get((name_for(method, constraint), seed), [])
-                if runs:
-                    entries.append(_entry(_chosen(runs, constraint), setting, constraint, method))
-    return entries
-
-
-def _chosen(runs: Sequence[Run], constraint: str) -> Run:
-    """Of those close to the lowest violation in validation the most accurate, then the first."""
-    violations = [_validated(run, constraint) for run in runs]
-    close = min(violations) + CLOSE
-    near = [run for run, found in zip(runs, violations, strict=True) if found <= close]
-    return max(near, key=lambda run: run.validation["auc"].value)
-
-
-def by_setting(frontier: Frontier, setting: Setting) -> list[dict[str, Any]]:
-    """Every method with each of its settings, untuned: means over seeds, for each constraint."""
-    rows = []
-    for constraint in CONSTRAINTS:
-        for method in (*RIVALS, OURS, PLAIN, *ADAM):
-            kept: dict[str, list[Run]] = {}
-            for run in frontier.runs:
-                if run.error is None and run.method == name_for(method, constraint):
-                    kept.setdefault(json.dumps(run.settings, default=str), []).append(run)
-            for settings, runs in kept.items():
-                rows.append(
-                    {
-                        "data": setting.data,
-                        "attribute": setting.attribute,
-                        "constraint": constraint,
-                        "method": method,
-                        "settings": settings,
-                        "seeds": len(runs),
-                        "validation_auc": _mean_of(runs, "validation", "auc"),
-                        "validation_fairness": 1.0 - _mean_of(runs, "validation", constraint),
-                        "auc": _mean_of(runs, "test", "auc"),
-                        "fairness": 1.0 - _mean_of(runs, "test", constraint),
-                    }
-                )
-    return rows
-
-
-def _mean_of(runs: Sequence[Run], where: str, what: str) -> float:
-    return float(np.nanmean([getattr(run, where)[what].value for run in runs]))
-
-
-def at_shares(frontier: Frontier, setting: Setting) -> list[Entry]:
-    """The runs with shares of λ*; the share is among an entry's settings."""
+    """For each constraint, method and seed, choose the settings by validation."""
     return [
-        _entry(run, setting, constraint, SHARE)
+        _entry(_chosen(runs, constraint), setting, constraint, method)
         for constraint in CONSTRAINTS
-        for run in frontier.runs
-        if run.method == name_for(SHARE, constraint) and run.error is None
+        for method in TUNED
+        for seed in range(setting.n_seeds)
+        if (runs := [r for r in _runs(frontier, method, constraint) if r.seed == seed])
     ]
 
 
-def _validated(run: Run, constraint: str) -> float:
-    violation = run.validation[constraint].value
-    return 2.0 if isnan(violation) else violation
+def _runs(frontier: Frontier, method: str, constraint: str) -> list[Run]:
+    """Return the runs of a method for a constraint that did not fail."""
+    name = name_for(method, constraint)
+    return [run for run in frontier.runs if run.method == name and run.error is None]
+
+
+def _chosen(runs: Sequence[Run], constraint: str) -> Run:
+    """Choose the most accurate run that is close to the lowest validation violation."""
+    violations = [float(np.nan_to_num(run.validation[constraint].value, nan=2.0)) for run in runs]
+    limit = min(violations) + CLOSE
+    close = [run for run, value in zip(runs, violations, strict=True) if value <= limit]
+    return max(close, key=lambda run: run.validation["auc"].value)
+
+
+def by_setting(frontier: Frontier, setting: Setting) -> list[dict[str, Any]]:
+    """Return each method with each of its settings, untuned: means over seeds by constraint."""
+    rows = []
+    for constraint in CONSTRAINTS:
+        for method in TUNED:
+            by_settings: dict[str, list[Run]] = {}
+            for run in _runs(frontier, method, constraint):
+                by_settings.setdefault(json.dumps(run.settings, default=str), []).append(run)
+            for settings, runs in by_settings.items():
+                row = {
+                    "data": setting.data,
+                    "attribute": setting.attribute,
+                    "constraint": constraint,
+                    "method": method,
+                    "settings": settings,
+                    "seeds": len(runs),
+                }
+                for prefix, part in (("validation_", "validation"), ("", "test")):
+                    row[f"{prefix}auc"] = _mean_of(runs, part, "auc")
+                    row[f"{prefix}fairness"] = 1.0 - _mean_of(runs, part, constraint)
+                rows.append(row)
+    return rows
+
+
+def _mean_of(runs: Sequence[Run], part: str, measure: str) -> float:
+    return float(np.nanmean([getattr(run, part)[measure].value for run in runs]))
+
+
+def at_shares(frontier: Frontier, setting: Setting) -> list[Entry]:
+    """Return the runs with shares of λ*; an entry's settings contain the share."""
+    return [
+        _entry(run, setting, constraint, SHARE)
+        for constraint in CONSTRAINTS
+        for run in _runs(frontier, SHARE, constraint)
+    ]
 
 
 def _entry(run: Run, setting: Setting, constraint: str, method: str) -> Entry:
@@ -328,7 +301,7 @@ def _entry(run: Run, setting: Setting, constraint: str, method: str) -> Entry:
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over seeds with its 95 % interval."""
+    """A mean over seeds with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -340,34 +313,34 @@ class Mean:
 
 
 def mean_over_seeds(values: Iterable[float], *, overlap: float = OVERLAP) -> Mean:
-    """The mean, and Student's interval for splits that share most of their queries.
+    """Return the mean, with Student's interval for splits that share most of their queries.
 
-    The variance is s²(1/n + n_test/n_train), as Nadeau & Bengio (2003) correct it; `overlap` is
-    that ratio, 0 for values that are independent.
+    The variance is s²(1/n + n_test/n_train), the correction of Nadeau & Bengio (2003). `overlap`
+    is that ratio; it is 0 for independent values.
     """
     known = np.array([value for value in values if not isnan(value)])
     n = len(known)
-    if n == 0:
-        return Mean(float("nan"), float("nan"), float("nan"), 0)
-    mean = float(known.mean())
-    if n == 1:
-        return Mean(mean, float("nan"), float("nan"), 1)
-    half = float(stats.t.ppf(0.975, n - 1)) * float(known.std(ddof=1)) * sqrt(1.0 / n + overlap)
+    mean = float(known.mean()) if n else float("nan")
+    half = float("nan")
+    if n > 1:
+        half = float(stats.t.ppf(0.975, n - 1)) * float(known.std(ddof=1)) * sqrt(1 / n + overlap)
     return Mean(mean, mean - half, mean + half, n)
 
 
 def level_over_seeds(values: Iterable[float]) -> Mean:
-    """The same for what lies between 0 and 1, and so does its interval."""
+    """Return the same for values between 0 and 1, with the interval cut to that range."""
     mean = mean_over_seeds(values)
     return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
 
 
 def differences(
-    ours: Sequence[Entry], theirs: Sequence[Entry], what: str = "fairness"
+    entries: Sequence[Entry], others: Sequence[Entry], measure: str = "fairness"
 ) -> list[float]:
-    """Ours less theirs, seed by seed, in "auc" or in the fairness tuned for."""
-    attribute = "auc" if what == "auc" else "own_fairness"
-    by_seed = {entry.seed: getattr(entry, attribute) for entry in theirs}
+    """Return the first minus the second, seed by seed, in "auc" or in the fairness tuned for."""
+    attribute = "auc" if measure == "auc" else "own_fairness"
+    by_seed = {entry.seed: getattr(entry, attribute) for entry in others}
     return [
-        getattr(entry, attribute) - by_seed[entry.seed] for entry in ours if entry.seed in by_seed
+        getattr(entry, attribute) - by_seed[entry.seed]
+        for entry in entries
+        if entry.seed in by_seed
     ]
