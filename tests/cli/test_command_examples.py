@@ -36,8 +36,8 @@ def place(tmp_path_factory):
     write_files(folder)
     roles = ["--label", "hired", "--query", "search_id", "--group", "gender", "--quiet"]
     for name in ("model", "other-model"):
-        asked = [*roles, "--output", str(folder / name)]
-        assert main(["train", str(folder / "jobs.csv"), *asked]) in (0, 1)
+        options = [*roles, "--output", str(folder / name)]
+        assert main(["train", str(folder / "jobs.csv"), *options]) in (0, 1)
     return folder
 
 
@@ -66,7 +66,8 @@ def no_network(tmp_path, monkeypatch):
 @pytest.fixture
 def few_steps(monkeypatch):
     """The Lagrangian's thousands of steps are its own tests' concern; trees grow on one thread."""
-    monkeypatch.setitem(engines._SILENT, "lightgbm", {"verbose": -1, "n_jobs": 1})
+    one_thread = engines.ENGINES["lightgbm"]._replace(quiet={"verbose": -1, "n_jobs": 1})
+    monkeypatch.setitem(engines.ENGINES, "lightgbm", one_thread)
     monkeypatch.setattr(methods, "lagrangian", partial(lagrangian, n_steps=30))
 
 
@@ -105,8 +106,8 @@ def test_the_first_page_of_help(capsys, place, monkeypatch):
     shown = list(commands_in(make_parser().epilog))
     assert ["pairity", "audit", "ranked.csv"] in shown
     assert main(["audit", "ranked.csv"]) == 2
-    asked = capsys.readouterr().err
-    (offered,) = commands_in(asked)
+    options = capsys.readouterr().err
+    (offered,) = commands_in(options)
     assert offered == [
         "pairity", "audit", "ranked.csv", "--label", "hired", "--query", "search_id", "--group",
         "gender", "--score", "score",

@@ -22,8 +22,8 @@ ROLES = ["--label", "hired", "--query", "search_id", "--group", "gender"]
 def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("manners")
     write_files(folder)
-    asked = ["--no-report", "--quiet", "--output", str(folder / "model")]
-    assert main(["train", str(folder / "jobs.csv"), *ROLES, *asked]) == 0
+    options = ["--no-report", "--quiet", "--output", str(folder / "model")]
+    assert main(["train", str(folder / "jobs.csv"), *ROLES, *options]) == 0
     return folder
 
 
@@ -114,9 +114,9 @@ def test_interrupted(place, tmp_path):
         "threading.Timer(1.5, os.kill, (os.getpid(), signal.SIGINT)).start();"
         "sys.exit(main(sys.argv[1:]))"
     )
-    asked = ["sweep", "long.csv", *ROLES, "--output", str(out), "--seeds", "99"]
+    options = ["sweep", "long.csv", *ROLES, "--output", str(out), "--seeds", "99"]
     done = subprocess.run(
-        [sys.executable, "-c", code, *asked],
+        [sys.executable, "-c", code, *options],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 130, done.stderr
@@ -148,17 +148,17 @@ def test_an_interrupted_fit_is_not_saved(place, tmp_path, monkeypatch, capsys):
 def test_a_sweep_goes_on_where_it_stopped(place, tmp_path, capsys, monkeypatch):
     from pairity.comparisons import runs
 
-    asked = ["sweep", "jobs.csv", *ROLES, "--output", str(tmp_path / "out"), "--budget", "2"]
-    asked += ["--methods", "plain", "reweighted", "--format", "json"]
-    assert main(asked) == 0
+    options = ["sweep", "jobs.csv", *ROLES, "--output", str(tmp_path / "out"), "--budget", "2"]
+    options += ["--methods", "plain", "reweighted", "--format", "json"]
+    assert main(options) == 0
     first = capsys.readouterr().out
     monkeypatch.setattr(runs.Job, "run", None)  # nothing may be run again
-    assert main(asked) == 0
+    assert main(options) == 0
     assert capsys.readouterr().out == first
-    told = json.loads(first)
-    assert len(told["points"]) == 3
-    assert told["choice"]["epsilon"] == 0.05
-    assert main([*asked, "--epsilon", "0"]) == 1
+    printed = json.loads(first)
+    assert len(printed["points"]) == 3
+    assert printed["choice"]["epsilon"] == 0.05
+    assert main([*options, "--epsilon", "0"]) == 1
     frontier = pairity.Frontier.from_json((tmp_path / "out" / "frontier.json").read_text())
     assert len(frontier.points) == 3
 
@@ -178,16 +178,16 @@ def test_a_sweep_goes_on_where_it_stopped(place, tmp_path, capsys, monkeypatch):
         (["train", "jobs.csv", *ROLES, "--output", "."], "with something else in it"),
         (["train", "jobs.csv", *ROLES, "--output", "jobs.csv"], "is a file"),
         (["train", "jobs.csv", *ROLES, "--output", "a/b"], "is no folder"),
-        (["sweep", "jobs.csv", *ROLES, "--plot", "frontier.jpeg2"], "ends in none of .png, .svg"),
+        (["sweep", "jobs.csv", *ROLES, "--plot", "frontier.jpeg2"], "must end in .png, .svg"),
         (["sweep", "jobs.csv", *ROLES, "--methods", "ours"], "no method named 'ours'"),
         (["sweep", "jobs.csv", *ROLES, "--output", "jobs.csv"], "jobs.csv"),
-        (["weights", "model", "--pairs", "x.parquet"], "--pairs needs the training table"),
+        (["weights", "model", "--pairs", "x.parquet"], "--pairs requires the training table"),
         (["weights", "model", "--pairs", "x.foo", "--table", "jobs.csv", *ROLES], "says no format"),
-        (["audit", "jobs.csv", *ROLES, "--score", "score", "--run", "run.txt"], "With --run"),
-        (["audit", "--run", "run.txt"], "--run needs --qrels"),
-        (["audit", "--qrels", "qrels.txt", "jobs.csv"], "--qrels goes with --run"),
+        (["audit", "jobs.csv", *ROLES, "--score", "score", "--run", "run.txt"], "be combined"),
+        (["audit", "--run", "run.txt"], "--run requires --qrels"),
+        (["audit", "--qrels", "qrels.txt", "jobs.csv"], "--qrels requires --run"),
         (["audit", "jobs.csv", *ROLES, "--score", "score", "--quantile-groups", "age=3"],
-         "does not say which --group column"),
+         "does not name a --group column"),
         (["audit", "jobs.csv", *ROLES, "--score", "score", "--quantile-groups", "x"],
          "neither a number of groups"),
         (["audit", "jobs.csv", *ROLES, "--score", "score", "--group-file", "groups.txt.gz"],
@@ -200,10 +200,10 @@ def test_a_sweep_goes_on_where_it_stopped(place, tmp_path, capsys, monkeypatch):
 def test_one_line_and_status_2(arguments, message, capsys, place):
     before = sorted(path.name for path in place.rglob("*"))
     assert main(arguments) == 2
-    told = capsys.readouterr()
-    assert message in told.err
-    assert told.err.count("\n") == 1
-    assert told.out == ""
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
     assert sorted(path.name for path in place.rglob("*")) == before
 
 
@@ -244,11 +244,11 @@ def test_what_is_offered_works(arguments, place, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for _ in range(4):
         status = main(arguments)
-        told = capsys.readouterr()
+        printed = capsys.readouterr()
         if status == 0:
             return
         assert status == 2
-        (offered,) = commands_in(told.err)
+        (offered,) = commands_in(printed.err)
         assert offered[1 : len(arguments) + 1] == arguments
         arguments = offered[1:]
     pytest.fail("it goes round and round")
@@ -262,7 +262,7 @@ def test_a_full_disk(capsys, monkeypatch, tmp_path):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pairity.cli.predict._as_csv", full)
+    monkeypatch.setattr("pairity.cli.predict._write_csv", full)
     assert main(["predict", "model", "new.csv", "--output", str(out)]) == 2
     assert "No space left on device" in capsys.readouterr().err
     assert out.read_text() == "old"
@@ -305,8 +305,8 @@ def test_letor_from_training_to_scores(place, tmp_path, capsys):
     """The group is feature 3, cut in two; the ranker does not see it. A shorter file still fits."""
     out = str(tmp_path / "model")
     roles = ["--group", "3", "--quantile-groups", "2"]
-    asked = ["--tolerance", "0.5", "--quiet", "--no-report", "--output", out]
-    assert main(["train", "web.svm", *roles, *asked]) == 0
+    options = ["--tolerance", "0.5", "--quiet", "--no-report", "--output", out]
+    assert main(["train", "web.svm", *roles, *options]) == 0
     assert list(pairity.load(out).feature_names_in_) == ["1", "2"]
     short = tmp_path / "short.svm"
     short.write_text("0 qid:1 1:0.5\n0 qid:1 1:1.5\n")
@@ -320,23 +320,25 @@ def test_groups_from_a_side_file(place, tmp_path, capsys):
 
     names = tmp_path / "names"
     names.write_text("\n".join(read_table("jobs.csv")["gender"].tolist()))
-    asked = ["--score", "score", "--resamples", "0", "--format", "json"]
-    assert main(["audit", "jobs.csv", *ROLES, *asked]) == 0
+    options = ["--score", "score", "--resamples", "0", "--format", "json"]
+    assert main(["audit", "jobs.csv", *ROLES, *options]) == 0
     want = json.loads(capsys.readouterr().out)
-    assert main(["audit", "jobs.csv", *ROLES[:4], "--group-file", str(names), *asked]) == 0
+    assert main(["audit", "jobs.csv", *ROLES[:4], "--group-file", str(names), *options]) == 0
     assert json.loads(capsys.readouterr().out) == want
     names.write_text("men\nwomen\n")
-    assert main(["audit", "jobs.csv", *ROLES[:4], "--group-file", str(names), *asked]) == 2
+    assert main(["audit", "jobs.csv", *ROLES[:4], "--group-file", str(names), *options]) == 2
     assert "has 2 entries but there are 960 rows" in capsys.readouterr().err
 
 
 def test_a_trec_run_is_said_to_be_incomplete(capsys):
-    asked = ["audit", "--run", "run.txt.gz", "--qrels", "qrels.txt", "--group-file", "groups.txt"]
-    assert main([*asked, "--resamples", "0"]) == 0
-    told = capsys.readouterr()
-    assert "documents were not judged (irrelevant)" in told.err
-    assert "Audit of run.txt.gz: 60 queries, 932 items" in told.out  # 960 less 28 in neither
-    assert main([*asked, "--unjudged", "leave-out", "--not-retrieved", "leave-out", "--quiet"]) == 0
+    options = ["audit", "--run", "run.txt.gz", "--qrels", "qrels.txt", "--group-file", "groups.txt"]
+    assert main([*options, "--resamples", "0"]) == 0
+    printed = capsys.readouterr()
+    assert "documents have no judgement (irrelevant)" in printed.err
+    assert "Audit of run.txt.gz: 60 queries, 932 items" in printed.out  # 960 less 28 in neither
+    assert (
+        main([*options, "--unjudged", "leave-out", "--not-retrieved", "leave-out", "--quiet"]) == 0
+    )
 
 
 def test_pairs_are_those_of_training(place, tmp_path, capsys):
@@ -344,8 +346,8 @@ def test_pairs_are_those_of_training(place, tmp_path, capsys):
     from pairity.data.tables import read_table
 
     path = tmp_path / "train.pairs"
-    asked = ["weights", "model", "--pairs", str(path), "--table", "jobs.csv"]
-    assert main([*asked, *ROLES, "--quiet"]) == 0
+    options = ["weights", "model", "--pairs", str(path), "--table", "jobs.csv"]
+    assert main([*options, *ROLES, "--quiet"]) == 0
     table = read_table("jobs.csv")
     winner, loser, _ = np.loadtxt(path, unpack=True)
     winner, loser = winner.astype(int), loser.astype(int)
@@ -354,7 +356,7 @@ def test_pairs_are_those_of_training(place, tmp_path, capsys):
     assert len(np.unique(table["search_id"][winner])) <= 48  # a fifth of 60 was held out
     path.unlink()
     for wrong in (["--seed", "1"], ["--test", "0.3"]):
-        assert main([*asked, *ROLES, *wrong]) == 2
+        assert main([*options, *ROLES, *wrong]) == 2
         assert "was not trained on jobs.csv with these roles" in capsys.readouterr().err
     assert not path.exists()
 

@@ -1,46 +1,38 @@
-"""The command ``pairity``: subcommands that read files, call one library function, and write.
+"""The command ``pairity``: subcommands that read files, call one library function and write.
 
-Each subcommand is a module here with `add_to`, which says its arguments, and `run`, which does it
-and returns the exit status: 0 done, 1 target not reached where one was asked for, 2 bad usage or
-input; 130 where it was interrupted, 141 where whoever read its output went away.
+Each subcommand is a module here. Its `add_to` declares the options, and its `run` does the work
+and returns the exit status: 0 for success, 1 if a target that was asked for was not reached, 2 for
+bad usage or input, 130 after an interruption, 141 if the reader of the output went away.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 import pairity
-from pairity.cli import audit as auditing
-from pairity.cli import datasets as listing
-from pairity.cli import demo as demonstrating
-from pairity.cli import predict as predicting
-from pairity.cli import report as reporting
-from pairity.cli import reproduce as reproducing
-from pairity.cli import sweep as sweeping
-from pairity.cli import train as training
-from pairity.cli import weights as weighing
 from pairity.cli.output import note
 from pairity.exceptions import PairityError, PairityWarning
 
 _COMMANDS = (
-    demonstrating, auditing, training, reporting, predicting, sweeping, weighing, listing,
-    reproducing,
+    "demo", "audit", "train", "report", "predict", "sweep", "weights", "datasets", "reproduce",
 )  # fmt: skip
 _EXAMPLES = """\
 start here:
   pairity demo                                   the main job on built-in data
-  pairity audit ranked.csv                       asks for what it needs to know
-  pairity COMMAND --help                         has examples
+  pairity audit ranked.csv                       asks for the columns that it needs
+  pairity COMMAND --help                         shows examples
 
-Exit status: 0 done, 1 a target that was asked for was not reached, 2 bad usage or input.
+Exit status: 0 success, 1 a target that was asked for was not reached, 2 bad usage or input.
 """
 
 
@@ -48,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with these arguments, by default those of the process."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     for stream in (sys.stdout, sys.stderr):
-        with suppress(AttributeError, ValueError):  # a name that the terminal cannot show
+        with suppress(AttributeError, ValueError):  # escape names that the terminal cannot show
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         status = _run(words)
@@ -57,15 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         note(str(error))
         return 2
     except KeyboardInterrupt as interruption:
-        for said in ("Interrupted.", *getattr(interruption, "__notes__", ())):
-            note(said)
+        for message in ("Interrupted.", *getattr(interruption, "__notes__", ())):
+            note(message)
         return 130
-    except BrokenPipeError:  # such as by `| head`
+    except BrokenPipeError:  # for example with `| head`
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except MemoryError:
-        note("There is not enough memory for this. Give fewer rows or columns.")
+        note("There is not enough memory. Use fewer rows or columns.")
         return 2
     except OSError as error:
         note(f"{error.filename or 'A file'}: {error.strerror or error}.")
@@ -74,20 +66,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of the whole command line."""
+    """Make the parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="pairity",
-        description="Rankers that treat groups even-handedly: measure, reweight, trade off.",
+        description="Measure how a ranker orders groups, reweight pairs, and show the trade-off.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"pairity {pairity.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for command in _COMMANDS:
-        command.add_to(commands)
-    for each in commands.choices.values():
-        each.set_defaults(options=each._actions)
+    for name in _COMMANDS:
+        import_module(f"pairity.cli.{name}").add_to(commands)
     return parser
 
 
@@ -96,22 +86,22 @@ def _run(words: list[str]) -> int:
     if not words:
         parser.print_help(sys.stderr)
         return 2
-    given, unknown = parser.parse_known_args(
+    args, unknown = parser.parse_known_args(
         words, argparse.Namespace(command=shlex.join(["pairity", *words]), quiet=False)
     )
     if unknown:
-        known = [option for each in given.options for option in each.option_strings]
-        close = get_close_matches(unknown[0], known, 1)
-        meant = f" Did you mean {close[0]}?" if close else ""
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}.{meant}")
+        options = re.findall(r"--[a-z][a-z-]+", args.parser.format_help())
+        close = get_close_matches(unknown[0], options, 1)
+        suggestion = f" Did you mean {close[0]}?" if close else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}.{suggestion}")
     with warnings.catch_warnings():
-        shown = warnings.showwarning
+        show_other = warnings.showwarning
 
-        def show(message: Any, category: type[Warning], *rest: Any) -> None:
+        def show_warning(message: Any, category: type[Warning], *rest: Any) -> None:
             if not issubclass(category, PairityWarning):
-                shown(message, category, *rest)
-            elif not given.quiet:
+                show_other(message, category, *rest)
+            elif not args.quiet:
                 note(f"warning: {message}")
 
-        warnings.showwarning = show  # type: ignore[assignment]
-        return int(given.run(given))
+        warnings.showwarning = show_warning  # type: ignore[assignment]
+        return int(args.run(args))

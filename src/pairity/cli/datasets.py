@@ -1,12 +1,12 @@
-"""``pairity datasets``: which data sets there are, and their files."""
+"""``pairity datasets``: the known data sets and their files."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from pairity.cli.options import add_command, add_output, shows_progress
-from pairity.cli.output import print_json, say
+from pairity.cli import options
+from pairity.cli.output import print_json, show
 
 if TYPE_CHECKING:
     from pairity.datasets.catalogue import DataSet
@@ -19,90 +19,89 @@ examples:
   pairity datasets --format json
 
 Files are looked for in --data or in the folder that PAIRITY_DATA names, and then in the user's
-cache. What is fetched goes to --data, or to the cache, and is kept only if its SHA-256 is right.
+cache. A downloaded file goes to --data or to the cache, and is kept only if its SHA-256 is right.
 """
 
 
 def add_to(commands: Any) -> None:
-    """Say the arguments."""
-    parser = add_command(
-        commands, "datasets",
-        about="list, describe and fetch the data sets of the literature",
-        says="The data sets that pairity knows: list them, describe one, fetch its files.",
-        examples=_EXAMPLES,
+    """Declare the options."""
+    parser = options.add_command(
+        commands, "datasets", run,
+        help="list, describe and download public data sets",
+        description="List the data sets that pairity knows, describe one, or download its files.",
+        epilog=_EXAMPLES,
     )  # fmt: skip
     parser.add_argument(
         "action", nargs="?", choices=("list", "describe", "fetch"), default="list",
         help="(default: list)",
     )  # fmt: skip
     parser.add_argument("name", metavar="NAME", nargs="?")
-    parser.add_argument("--data", metavar="DIR", help="where the files lie, or are to lie")
-    add_output(parser)
-    parser.set_defaults(run=run)
+    parser.add_argument("--data", metavar="DIR", help="the folder of the files")
+    options.add_output(parser)
 
 
-def run(given: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> int:
     """List, describe or fetch."""
     from pathlib import Path
 
     from pairity.datasets.catalogue import CATALOGUE, find_data_set
     from pairity.exceptions import InputError
 
-    if (given.action == "list") != (given.name is None):
-        what = "takes no NAME" if given.name else f"needs a NAME: one of {', '.join(CATALOGUE)}"
-        raise InputError(f"`pairity datasets {given.action}` {what}.")
-    if given.action == "list":
-        _list(list(CATALOGUE.values()), given)
+    if (args.action == "list") != (args.name is None):
+        need = "takes no NAME" if args.name else f"needs a NAME: one of {', '.join(CATALOGUE)}"
+        raise InputError(f"`pairity datasets {args.action}` {need}.")
+    if args.action == "list":
+        _list(list(CATALOGUE.values()), args)
         return 0
-    found = find_data_set(given.name)
-    if given.action == "fetch":
-        if given.data is not None:
-            Path(given.data).expanduser().mkdir(parents=True, exist_ok=True)
-        found.fetch(given.data, shows_progress(given))
-    _describe(found, given)
+    data_set = find_data_set(args.name)
+    if args.action == "fetch":
+        if args.data is not None:
+            Path(args.data).expanduser().mkdir(parents=True, exist_ok=True)
+        data_set.fetch(args.data, options.progress_setting(args))
+    _describe(data_set, args)
     return 0
 
 
-def _list(sets: list[DataSet], given: argparse.Namespace) -> None:
+def _list(data_sets: list[DataSet], args: argparse.Namespace) -> None:
     from pairity._utils.text import render_table
 
-    if given.format == "json":
-        print_json([each.to_dict(given.data) for each in sets])
-        return
-    rows = [
-        [each.name, _state(each, given.data), each.size, each.groups, each.licence.split(";")[0]]
-        for each in sets
-    ]
-    header = ["name", "files", "size", "groups", "licence"]
-    if not given.quiet:
-        say(
+    if args.format == "json":
+        print_json([data_set.to_dict(args.data) for data_set in data_sets])
+    elif not args.quiet:
+        header = ["name", "files", "size", "groups", "licence"]
+        rows = [
+            [entry.name, _state(entry, args.data), entry.size, entry.groups,
+             entry.licence.split(";")[0]]
+            for entry in data_sets
+        ]  # fmt: skip
+        show(
             lambda: render_table(header, rows, left=range(len(header))),
-            "\nMore of one: pairity datasets describe NAME",
+            "\nFor details: pairity datasets describe NAME",
         )
 
 
-def _describe(found: DataSet, given: argparse.Namespace) -> None:
-    told = found.to_dict(given.data)
-    if given.format == "json":
-        print_json(told)
+def _describe(data_set: DataSet, args: argparse.Namespace) -> None:
+    entries = data_set.to_dict(args.data)
+    if args.format == "json":
+        print_json(entries)
         return
-    if given.quiet:
+    if args.quiet:
         return
-    say(f"{found.name}: {found.title}\n")
-    for word in ("size", "groups", "labels", "licence", "load", "get"):
-        if told[word]:
-            say(f"{word:10}{told[word]}")
-    for file in told["files"]:
-        say(f"{'file':10}{file['path'] or file['name'] + ' (not on this machine)'}")
-        say(f"{'from':10}{file['url'] or 'not published as one file'}")
-        say(f"{'sha256':10}{file['sha256']} (uncompressed)")
+    show(f"{data_set.name}: {data_set.title}\n")
+    for key in ("size", "groups", "labels", "licence", "load", "get"):
+        if entries[key]:
+            show(f"{key:10}{entries[key]}")
+    for file in entries["files"]:
+        show(f"{'file':10}{file['path'] or file['name'] + ' (not on this machine)'}")
+        show(f"{'from':10}{file['url'] or 'not published as one file'}")
+        show(f"{'sha256':10}{file['sha256']} (uncompressed)")
 
 
-def _state(each: DataSet, data_home: str | None) -> str:
-    places = each.places(data_home)
+def _state(data_set: DataSet, data_home: str | None) -> str:
+    places = data_set.places(data_home)
     if not places:
         return "none"
-    here = sum(path is not None for path in places.values())
-    if here == len(places):
+    n_found = sum(path is not None for path in places.values())
+    if n_found == len(places):
         return "here"
-    return f"{here} of {len(places)} here" if here else "to fetch"
+    return f"{n_found} of {len(places)} here" if n_found else "to fetch"

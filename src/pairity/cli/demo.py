@@ -1,4 +1,9 @@
-"""``pairity demo``: the main job on built-in data, up to the report."""
+"""``pairity demo``: the main job on built-in data, from training to the report.
+
+Labels are biased towards one of two groups by a known amount. The plain ranker learns that bias;
+the reweighted ranker is trained on the same labels. Both are audited on held-out queries, against
+the biased labels and against the unbiased labels, which neither has seen.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pairity.cli.options import add_command, add_output, add_seed, shows_progress
-from pairity.cli.output import note, print_json, say
+from pairity.cli import options
+from pairity.cli.output import note, print_json, show
 from pairity.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
-    from pairity.cli._demonstration import Demo
+    from pairity.audits.audit import Audit
+    from pairity.data.queries import Queries
+    from pairity.reports.evidence import Evidence
 
 _EXAMPLES = """\
 examples:
@@ -22,51 +29,90 @@ examples:
 
 
 def add_to(commands: Any) -> None:
-    """Say the arguments."""
-    parser = add_command(
-        commands, "demo",
-        about="the main job on built-in data",
-        says="Train a plain and a reweighted ranker on built-in data, compare them, draw a report.",
-        examples=_EXAMPLES,
+    """Declare the options."""
+    parser = options.add_command(
+        commands, "demo", run,
+        help="run the main job on built-in data",
+        description="Train a plain and a reweighted ranker on built-in data, compare them, and "
+        "write a report.",
+        epilog=_EXAMPLES,
     )  # fmt: skip
     parser.add_argument(
         "--output", metavar="FILE", default="pairity-demo.html",
-        help="the report; replaces a file (default: pairity-demo.html)",
+        help="the report to write or replace (default: pairity-demo.html)",
     )  # fmt: skip
-    add_seed(parser, "of the data")
-    add_output(parser)
-    parser.set_defaults(run=run)
+    options.add_seed(parser, "the seed of the data")
+    options.add_output(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Train, audit, print, and draw the report."""
+def run(args: argparse.Namespace) -> int:
+    """Train, audit, print, and write the report."""
     from pairity._utils.files import require_output_file
-    from pairity.cli._demonstration import demonstrate
+    from pairity.audits.comparison import compare
+    from pairity.datasets import make_biased_ranking
+    from pairity.reports.collect import collect_training
+    from pairity.reweighting.fair_ranker import FairRanker
 
-    require_output_file(Path(given.output))
-    began = time.perf_counter()
-    demo = demonstrate(given.seed, shows_progress(given))
-    report = _report(demo, given)
-    if given.format == "json":
-        print_json({**demo.to_dict(), "report": report})
-    elif not given.quiet:
-        done = f"\nDone in {time.perf_counter() - began:.1f} s."
-        say(demo, done if report is None else f"{done} The report is {report}.")
+    require_output_file(Path(args.output))
+    start = time.perf_counter()
+    data = make_biased_ranking(300, 60, strength=1.0, separation=2.0, random_state=args.seed)
+    train, test = data.queries().split(0.3, random_state=args.seed)
+    _, unbiased = data.unbiased().split(0.3, random_state=args.seed)
+    plain = FairRanker(constraint="statistical", max_rounds=0, progress=False).fit(**train)
+    fair = FairRanker(constraint="statistical", progress=options.progress_setting(args)).fit(
+        **train
+    )
+    models = {"plain": plain, "reweighted": fair}
+    audits = {name: _audit(model, test, f"the {name} ranker") for name, model in models.items()}
+    true_auc = {name: _audit(model, unbiased).estimate("auc") for name, model in models.items()}
+    report = _write_report(
+        collect_training(
+            plain, fair, train, test, audits=audits,
+            provenance={"command": args.command, "data": "built-in, synthetic", "seed": args.seed},
+            title="Synthetic data whose labels favour one group",
+        ),
+        args.output,
+    )  # fmt: skip
+    if args.format == "json":
+        print_json(
+            {
+                "seed": args.seed,
+                "outcome": str(fair.outcome_),
+                "pair_weights": fair.pair_weights_.to_dict(),
+                "unbiased_auc": {name: estimate.value for name, estimate in true_auc.items()},
+                "audits": {name: audit.to_dict() for name, audit in audits.items()},
+                "report": report,
+            }
+        )
+    elif not args.quiet:
+        done = f"Done in {time.perf_counter() - start:.1f} s."
+        show(
+            f"Synthetic data, seed {args.seed}: {train.n_queries} training queries and "
+            f"{test.n_queries} test queries of 60 items.\nThe labels favour {train.groups[0]!r} by "
+            "one standard deviation; the unbiased labels are known.\n",
+            lambda: compare(audits, {"AUC on the unbiased labels": [*true_auc.values()]}),
+            f"\nOutcome after {len(fair.history_) - 1} retrainings: {fair.outcome_}\n",
+            "Learned pair weights, by the groups of the preferred and the other item",
+            lambda: str(fair.pair_weights_),
+            "\nThe full audit of the reweighted ranker:\n",
+            lambda: str(audits["reweighted"]),
+            f"\n{done}" if report is None else f"\n{done} The report is {report}.",
+        )
     return 0
 
 
-def _report(demo: Demo, given: argparse.Namespace) -> str | None:
-    from pairity.reports.collect import collect_training
+def _audit(model: Any, queries: Queries, name: str = "") -> Audit:
+    from pairity.audits.audit import audit
+
+    return audit(queries, model.predict(queries.X), name=name)
+
+
+def _write_report(evidence: Evidence, path: str) -> str | None:
     from pairity.reports.report import Report
 
-    evidence = collect_training(
-        demo.plain, demo.fair, demo.train, demo.test, audits=demo.audits,
-        provenance={"command": given.command, "data": "built-in, synthetic", "seed": given.seed},
-        title="Synthetic data whose labels favour one group",
-    )  # fmt: skip
     try:
-        Report(evidence).save(given.output)
+        Report(evidence).save(path)
     except MissingExtraError as error:
         note(str(error))
         return None
-    return str(given.output)
+    return path

@@ -1,4 +1,4 @@
-"""A Dask cluster from the command line: somebody's scheduler, or workers of our own."""
+"""A Dask cluster for a command: a scheduler that runs elsewhere, or worker processes here."""
 
 from __future__ import annotations
 
@@ -14,62 +14,62 @@ if TYPE_CHECKING:
     from pairity.data.tables import Table
 
 SENT = (
-    "workers read Parquet themselves (from storage that all machines see); other tables, and "
-    "those with --group-file or --quantile-groups, are read here and sent to them"
+    "Workers read Parquet files themselves, from storage that all machines can see. Other tables, "
+    "and tables with --group-file or --quantile-groups, are read by this process and sent to them"
 )
 
 
-def add_cluster(parser: Any, does: str) -> None:
-    """Where to find workers."""
-    group = parser.add_argument_group("more than one machine (Dask)", does)
+def add_cluster(parser: Any, text: str) -> None:
+    """Add the options that name a cluster."""
+    group = parser.add_argument_group("more than one machine (Dask)", text)
     group.add_argument(
-        "--scheduler", metavar="ADDRESS", help="of a running scheduler, such as tcp://host:8786"
+        "--scheduler", metavar="ADDRESS", help="a running scheduler, such as tcp://host:8786"
     )
     group.add_argument(
-        "--workers", type=int, metavar="N", help="start so many worker processes on this machine"
+        "--workers", type=int, metavar="N", help="start N worker processes on this machine"
     )
 
 
 @contextmanager
-def cluster(given: argparse.Namespace) -> Iterator[Any]:
-    """The client of the cluster that was asked for, the current one inside; None for none."""
-    if given.scheduler is None and given.workers is None:
+def cluster(args: argparse.Namespace) -> Iterator[Any]:
+    """Yield the client of the cluster that was asked for, or None."""
+    if args.scheduler is None and args.workers is None:
         yield None
         return
-    if given.scheduler is not None and given.workers is not None:
-        raise InputError("--scheduler and --workers are two clusters. Give one of them.")
-    if given.workers is not None and given.workers < 1:
-        raise InputError(f"--workers {given.workers} is no number of workers. Give 1 or more.")
+    if args.scheduler is not None and args.workers is not None:
+        raise InputError("--scheduler and --workers name two clusters. Use one of them.")
+    if args.workers is not None and args.workers < 1:
+        raise InputError(f"--workers must be 1 or greater (got {args.workers}).")
     try:
         import distributed
     except ImportError as error:
         raise MissingExtraError(
-            '--scheduler and --workers need Dask. Install it with: pip install "pairity[dask]"'
+            '--scheduler and --workers require Dask. Install it with: pip install "pairity[dask]"'
         ) from error
-    if given.scheduler is not None:
+    if args.scheduler is not None:
         try:
-            client = distributed.Client(given.scheduler, timeout="10s")
+            client = distributed.Client(args.scheduler, timeout="10s")
         except (OSError, ValueError) as error:
             raise InputError(
-                f"There is no Dask scheduler at {given.scheduler!r} ({error}). Start one with: "
+                f"There is no Dask scheduler at {args.scheduler!r} ({error}). Start one with: "
                 "dask scheduler"
             ) from error
         with client:
-            yield _quiet(client, given)
+            yield _quiet(client, args)
         return
     options = {"threads_per_worker": 1, "processes": True, "silence_logs": 50}
     with (
         _same_environment(),
-        distributed.LocalCluster(n_workers=given.workers, dashboard_address=":0", **options) as own,
+        distributed.LocalCluster(n_workers=args.workers, dashboard_address=":0", **options) as own,
         distributed.Client(own) as client,
     ):
         _keep_stdout_clean(client, distributed.WorkerPlugin)
-        yield _quiet(client, given)
+        yield _quiet(client, args)
 
 
 @contextmanager
 def _same_environment() -> Iterator[None]:
-    """Dask starts workers with few threads by changing the environment of this process."""
+    """Restore the environment, in which Dask limits the threads of the workers it starts."""
     before = dict(os.environ)
     try:
         yield
@@ -79,47 +79,49 @@ def _same_environment() -> Iterator[None]:
 
 
 def _keep_stdout_clean(client: Any, plugin: Any) -> None:
-    """What engines print in worker processes goes to stderr; stdout may be a document."""
+    """Send what engines print in workers to stderr, because stdout may be a JSON document."""
 
     class ToStderr(plugin):  # type: ignore[misc]
-        def setup(self, worker: Any) -> None:  # noqa: ARG002 - as Dask calls it
+        def setup(self, worker: Any) -> None:  # noqa: ARG002 - Dask's signature
             os.dup2(2, 1)
 
     client.register_plugin(ToStderr(), name="pairity-stdout")
 
 
-def _quiet(client: Any, given: argparse.Namespace) -> Any:
-    """A client whose dashboard is not announced where nothing is to be printed."""
-    if given.quiet:
+def _quiet(client: Any, args: argparse.Namespace) -> Any:
+    """Return the client; with --quiet, its dashboard is not announced."""
+    if args.quiet:
         client._pairity_announced = True
     return client
 
 
 def on_workers(client: Any, queries: Any, **columns: Any) -> dict[str, Any]:
-    """Queries and columns, sent to the workers: one partition for each."""
+    """Send queries and columns to the workers, one partition each."""
     from pairity.data.distributed.collections import spread_queries
 
     return spread_queries(queries, _n_workers(client), **columns)
 
 
 def read_by_workers(
-    client: Any, table: Table, given: argparse.Namespace, **columns: Any
+    client: Any, table: Table, args: argparse.Namespace, **columns: Any
 ) -> dict[str, Any]:
-    """Columns of Parquet files as Dask collections, at least one partition for each worker.
+    """Return columns of Parquet files as Dask collections, one partition or more per worker.
 
     Parameters
     ----------
-    table : whose file it is; its columns are not read
-    columns : the names of further columns, or one name, under what they are to be called
+    table : Table
+        Names the file; its columns are not read.
+    **columns
+        The name or names of further columns, by the name that they get.
     """
     from pairity.data.distributed.parquet import read_parquet
 
-    groups = given.group if len(given.group) > 1 else given.group[0]
-    named = {"y": given.label, "qid": given.query, "sensitive_features": groups, **columns}
+    groups = args.group if len(args.group) > 1 else args.group[0]
+    named = {"y": args.label, "qid": args.query, "sensitive_features": groups, **columns}
     wanted = [
-        name for each in named.values() for name in ([each] if isinstance(each, str) else each)
+        name for names in named.values() for name in ([names] if isinstance(names, str) else names)
     ]
-    frame = read_parquet(table.path, given.query, columns=wanted, npartitions=_n_workers(client))
+    frame = read_parquet(table.path, args.query, columns=wanted, npartitions=_n_workers(client))
     return {role: frame[name] for role, name in named.items()}
 
 

@@ -1,31 +1,42 @@
-"""Rankers by their name on the command line, with settings as text."""
+"""Rankers by their command-line name, with settings given as text."""
 
 from __future__ import annotations
 
 import ast
 import warnings
 from difflib import get_close_matches
+from importlib import import_module
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 from pairity.exceptions import InputError, MissingExtraError, PairityWarning
 
+
+class Engine(NamedTuple):
+    """Where a ranker's class is, the name of its seed, and settings that keep it quiet."""
+
+    module: str
+    name: str
+    seed: str | None = "random_state"
+    quiet: dict[str, Any] = {}  # noqa: RUF012 - never written to
+    takes_missing: bool = True
+
+
 ENGINES = {
-    "linear": ("pairity", "LinearRanker"),
-    "lightgbm": ("lightgbm", "LGBMRanker"),
-    "xgboost": ("xgboost", "XGBRanker"),
-    "catboost": ("catboost", "CatBoostRanker"),
-}
-TAKES_GAPS = ("lightgbm", "xgboost", "catboost")  # missing features, each in its own way
-_SEEDED = {"lightgbm": "random_state", "xgboost": "random_state", "catboost": "random_seed"}
-_SILENT: dict[str, dict[str, Any]] = {
-    "lightgbm": {"verbose": -1},
-    "catboost": {"verbose": False, "allow_writing_files": False},
+    "linear": Engine("pairity", "LinearRanker", seed=None, takes_missing=False),
+    "lightgbm": Engine("lightgbm", "LGBMRanker", quiet={"verbose": -1}),
+    "xgboost": Engine("xgboost", "XGBRanker"),
+    "catboost": Engine(
+        "catboost",
+        "CatBoostRanker",
+        "random_seed",
+        {"verbose": False, "allow_writing_files": False},
+    ),
 }
 
 
 def add_ranker(parser: Any) -> None:
-    """Which ranker, and its settings."""
+    """Add the options that choose a ranker and its settings."""
     parser.add_argument("--ranker", choices=tuple(ENGINES), default="linear")
     parser.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE",
@@ -34,49 +45,50 @@ def add_ranker(parser: Any) -> None:
 
 
 def make_ranker(name: str, settings: list[str], seed: int) -> Any:
-    """The ranker with these settings, each NAME=VALUE; a value that is no literal is text."""
-    from importlib import import_module
+    """Make the ranker with these settings, each NAME=VALUE.
 
-    module, kind = ENGINES[name]
+    A value that is not a Python literal is taken as text.
+    """
+    engine = ENGINES[name]
     try:
-        make = getattr(import_module(module), kind)
+        make = getattr(import_module(engine.module), engine.name)
     except ImportError as error:
         raise MissingExtraError(
-            f'--ranker {name} needs {module}. Install it with: pip install "pairity[{name}]"'
+            f"--ranker {name} requires {engine.module}. Install it with: "
+            f'pip install "pairity[{name}]"'
         ) from error
-    chosen = {**_SILENT.get(name, {}), **_read(settings)}
-    if name in _SEEDED:
-        chosen = {_SEEDED[name]: seed, **chosen}
+    chosen = _parse(settings)
+    defaults = {**engine.quiet, **({engine.seed: seed} if engine.seed else {})}
     try:
-        ranker = make(**chosen)
+        ranker = make(**{**defaults, **chosen})
     except TypeError as error:
-        raise InputError(f"{kind} does not take these settings: {error}.") from error
-    _warn_of_misspelt(make, _read(settings))
+        raise InputError(f"{engine.name} does not accept these settings: {error}.") from error
+    _warn_about_spelling(make, chosen)
     return ranker
 
 
-def _warn_of_misspelt(make: Any, settings: dict[str, Any]) -> None:
-    """Say which settings look misspelt: some engines take any name, and look at few."""
+def _warn_about_spelling(make: Any, settings: dict[str, Any]) -> None:
+    """Warn about settings that look misspelt: some engines accept any name and ignore it."""
     known = {**signature(make).parameters, **make().get_params()}
     for name in settings:
         close = get_close_matches(name, known, 1, 0.75)
         if name not in known and close:
             warnings.warn(
-                f"{name} is no setting of {make.__name__}, though its engine may have one of that "
-                f"name. Did you mean {close[0]}?",
+                f"{make.__name__} has no setting {name}, although its engine may accept it. "
+                f"Did you mean {close[0]}?",
                 PairityWarning,
                 stacklevel=3,
             )
 
 
-def _read(settings: list[str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _parse(settings: list[str]) -> dict[str, Any]:
+    parsed: dict[str, Any] = {}
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise InputError(f"--set {text!r} is not NAME=VALUE, such as --set num_leaves=63.")
+            raise InputError(f"--set {text!r} must have the form NAME=VALUE, as in num_leaves=63.")
         try:
-            found[name] = ast.literal_eval(value)
+            parsed[name] = ast.literal_eval(value)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            found[name] = {"true": True, "false": False}.get(value.lower(), value)
-    return found
+            parsed[name] = {"true": True, "false": False}.get(value.lower(), value)
+    return parsed

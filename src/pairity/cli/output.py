@@ -1,4 +1,4 @@
-"""How the subcommands print: tables by Rich on a terminal, plain text when piped, JSON."""
+"""Printing: tables drawn by Rich on a terminal, plain text in a pipe, JSON for scripts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 
-def say(*parts: Any) -> None:
-    """Print things one after the other; a function is called for what it returns.
+def show(*parts: Any) -> None:
+    """Print each part on its own lines; a function is called and its result printed.
 
-    Their tables are drawn by Rich where somebody is looking at a terminal.
+    On a terminal, the tables that these functions render are drawn by Rich.
     """
     from contextlib import nullcontext
 
@@ -24,12 +24,12 @@ def say(*parts: Any) -> None:
 
 
 def note(text: str) -> None:
-    """One line for people, beside what is printed."""
+    """Print a message for people on stderr."""
     print(f"pairity: {text}", file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
-    """As one JSON document."""
+    """Print one JSON document."""
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 
 

@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pairity.cli.options import add_command, add_model, add_quiet
-from pairity.cli.output import say
+from pairity.cli import options
+from pairity.cli.output import show
 from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -19,40 +19,39 @@ examples:
   pairity report model --output hiring.html --title "Hiring, March"
   pairity report model other-model --output both.html
 
-A page needs no network and no server: open it, send it, print it. Models are put on one page where
-they were measured on the same held-out queries, by the same constraint.
+The page needs no network and no server: open it, send it, print it. Several models share one page
+if they were measured on the same held-out queries with the same constraint.
 """
 
 
 def add_to(commands: Any) -> None:
-    """Say the arguments."""
-    parser = add_command(
-        commands, "report",
-        about="the page about a saved model, for whoever decides",
-        says="Draw the page about models that `pairity train` saved.",
-        examples=_EXAMPLES,
+    """Declare the options."""
+    parser = options.add_command(
+        commands, "report", run,
+        help="write the page about a saved model, for the people who decide",
+        description="Write the page about models that `pairity train` saved.",
+        epilog=_EXAMPLES,
     )  # fmt: skip
-    add_model(parser, "models", nargs="+")
+    options.add_model(parser, "models", nargs="+")
     parser.add_argument(
         "--output", metavar="FILE", default="report.html",
-        help="what to write; replaces a file (default: report.html)",
+        help="the file to write or replace (default: report.html)",
     )  # fmt: skip
-    parser.add_argument("--title", metavar="TEXT", default="", help="the heading")
-    add_quiet(parser)
-    parser.set_defaults(run=run)
+    parser.add_argument("--title", metavar="TEXT", default="", help="the heading of the page")
+    options.add_quiet(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Read, draw, write."""
+def run(args: argparse.Namespace) -> int:
+    """Read the models' evidence and write the page."""
     from pairity._utils.files import require_output_file
     from pairity.reports.merge import merge_evidence
     from pairity.reports.report import Report
 
-    require_output_file(Path(given.output))
-    evidence = merge_evidence({folder: _read(folder) for folder in given.models})
-    Report(evidence, title=given.title).save(given.output)
-    if not given.quiet:
-        say(f"The report is {given.output}.")
+    require_output_file(Path(args.output))
+    evidence = merge_evidence({folder: _read(folder) for folder in args.models})
+    Report(evidence, title=args.title).save(args.output)
+    if not args.quiet:
+        show(f"The report is {args.output}.")
     return 0
 
 
@@ -63,7 +62,7 @@ def _read(folder: str) -> Evidence:
     _, files = read_model(folder)
     if FILE not in files:
         raise InputError(
-            f"The model in {folder} has no {FILE}: it was not saved by `pairity train`, or with "
-            "--no-report. Train it again."
+            f"The model in {folder} has no {FILE}: it was not saved by `pairity train`, or it was "
+            "saved with --no-report. Train it again."
         )
     return Evidence.from_json(files[FILE])

@@ -1,4 +1,4 @@
-"""``pairity reproduce``: the paper's experiments."""
+"""``pairity reproduce``: the experiments of the paper."""
 
 from __future__ import annotations
 
@@ -6,94 +6,82 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pairity.cli.options import add_command, add_output, shows_progress
-from pairity.cli.output import print_json, say
+from pairity.cli import options
+from pairity.cli.output import print_json, show
 
 _EXAMPLES = """\
 examples:
   pairity reproduce --quick                      a trial in a few minutes
-  pairity reproduce --data DIR                   everything, the data sets being in DIR
+  pairity reproduce --data DIR                   everything, with the data sets in DIR
   pairity reproduce --only TREC --seeds 5        one data set, five splits
 
 Without --data, the data sets are looked for in the folder that PAIRITY_DATA names and in the user's
-cache, and fetched from where they are published otherwise. An interrupted run goes on where it
-stopped when it is started again.
+cache, and downloaded otherwise. An interrupted run resumes when it is started again.
 """
 
 
 def add_to(commands: Any) -> None:
-    """Say the arguments."""
-    parser = add_command(
-        commands, "reproduce",
-        about="run the paper's experiments: tables, figures, verdicts",
-        says="Run the paper's experiments; write tables, figures and verdicts.",
-        examples=_EXAMPLES,
+    """Declare the options."""
+    parser = options.add_command(
+        commands, "reproduce", run,
+        help="run the paper's experiments: tables, figures, verdicts",
+        description="Run the paper's experiments and write tables, figures and verdicts.",
+        epilog=_EXAMPLES,
     )  # fmt: skip
-    parser.add_argument("--data", metavar="DIR", help="where the data sets lie")
+    parser.add_argument("--data", metavar="DIR", help="the folder of the data sets")
     parser.add_argument(
-        "--output", metavar="DIR", default="paper", help="what to write to (default: paper)"
+        "--output", metavar="DIR", default="paper", help="the folder to write (default: paper)"
     )
     parser.add_argument(
-        "--only",
-        action="append",
-        metavar="NAME",
-        help="TREC, 'Engineering Students' or MSLR; may be given more than once",
-    )
+        "--only", action="append", metavar="NAME",
+        help="TREC, 'Engineering Students' or MSLR; may be repeated",
+    )  # fmt: skip
     parser.add_argument(
-        "--attribute",
-        choices=("with", "without", "both"),
-        default="both",
+        "--attribute", choices=("with", "without", "both"), default="both",
         help="whether the protected attribute is among the features (default: both)",
-    )
+    )  # fmt: skip
     parser.add_argument("--seeds", type=int, metavar="N", help="splits (default: 20; MSLR 5)")
     parser.add_argument("--quick", action="store_true", help="two splits, fewer settings, no MSLR")
     parser.add_argument(
-        "--bare",
-        action="store_true",
-        help="the five methods alone: no plain update, no Adam, no shares of λ*, no further checks",
-    )
+        "--bare", action="store_true",
+        help="the five methods only: no plain update, no Adam, no shares of λ*, no further checks",
+    )  # fmt: skip
     parser.add_argument(
-        "--jobs", type=int, default=-1, metavar="N", help="processes (default: all)"
+        "--jobs", type=int, default=-1, metavar="N", help="processes (default: all cores)"
     )
-    add_output(parser)
-    parser.set_defaults(run=run)
+    options.add_output(parser)
 
 
-def run(given: argparse.Namespace) -> int:
-    """Reproduce, and say what was found."""
+def run(args: argparse.Namespace) -> int:
+    """Run the experiments and print the verdicts."""
     from pairity._utils.text import render_table
     from pairity.paper.claims import Verdict, count_verdicts
     from pairity.paper.reproduction import DATA, reproduce
 
     result = reproduce(
-        given.output,
-        data_home=given.data,
-        data=given.only or DATA,
-        attribute=given.attribute,
-        n_seeds=given.seeds,
-        quick=given.quick,
-        bare=given.bare,
-        n_jobs=given.jobs,
-        progress=shows_progress(given),
-        command=given.command,
+        args.output,
+        data_home=args.data,
+        data=args.only or DATA,
+        attribute=args.attribute,
+        n_seeds=args.seeds,
+        quick=args.quick,
+        bare=args.bare,
+        n_jobs=args.jobs,
+        progress=options.progress_setting(args),
+        command=args.command,
     )
-    counts = count_verdicts(result.claims)
-    header = ["claim", *map(str, Verdict)]
-    rows = [[text, *map(str, held.values())] for text, held in counts.items()]
-    written = sorted(path.name for path in Path(given.output).iterdir() if path.is_file())
-    if given.format == "json":
-        print_json(
-            {
-                "output": given.output,
-                "files": written,
-                "claims": {
-                    text: {str(v): n for v, n in held.items()} for text, held in counts.items()
-                },
-            }
-        )
-    elif not given.quiet:
-        say(
+    counts = {
+        claim: {str(verdict): n for verdict, n in verdicts.items()}
+        for claim, verdicts in count_verdicts(result.claims).items()
+    }
+    written = sorted(path.name for path in Path(args.output).iterdir() if path.is_file())
+    if args.format == "json":
+        print_json({"output": args.output, "files": written, "claims": counts})
+    elif not args.quiet:
+        header = ["claim", *map(str, Verdict)]
+        rows = [[claim, *map(str, verdicts.values())] for claim, verdicts in counts.items()]
+        show(
             lambda: render_table(header, rows, left=(0,)),
-            f"\nIn {given.output}: {', '.join(written)}.",
+            f"\nIn {args.output}: {', '.join(written)}.",
         )
     return 0
