@@ -12,7 +12,7 @@ from benchmarks.tools import markdown
 from pairity.comparisons.catalogue import METHODS
 from pairity.comparisons.runs import Measuring
 from pairity.comparisons.tuning import tune
-from pairity.constraints.pairwise import CATALOGUE, as_constraint
+from pairity.constraints import CATALOGUE, as_constraint
 from pairity.data.queries import n_pairs
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning

@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.tools import markdown
 from pairity import FairRanker, PairityWarning, audit
-from pairity.constraints.pairwise import CATALOGUE
+from pairity.constraints import CATALOGUE
 from pairity.datasets import make_biased_ranking
 
 TITLE = "Retraining against interleaving, at equal cost"

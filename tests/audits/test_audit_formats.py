@@ -25,15 +25,15 @@ average precision   0.875*              -        2
 AWRF (1 is parity)  0.998*              -        3
 NDKL (0 is parity)  0.190*              -        3
 
-violation     value  95 % interval  higher for  lower for  queries  pairs  compares
------------------------------------------------------------------------------------------------------
-statistical  0.167*              -  m           f                2     10  who is above whom
-inter        0.250*              -  m           f                2      2  preferences across groups
-intra        0.250*              -  m           f                2      2  preferences inside a group
-marginal     0.250*              -  m           f                2      5  preferences for a group
+violation     value  95 % interval  higher for  lower for  queries  pairs  constraint
+--------------------------------------------------------------------------------------------------
+statistical  0.167*              -  m           f                2     10  statistical parity
+inter        0.250*              -  m           f                2      2  inter-group preferences
+intra        0.250*              -  m           f                2      2  intra-group preferences
+marginal     0.250*              -  m           f                2      5  marginal preferences
 
 by group                      f       m
-"""  # noqa: E501
+"""
 
 
 def test_text_golden():

@@ -8,8 +8,8 @@ from scipy.stats import norm
 
 from pairity import InterGroup, IntraGroup, Marginal, Queries, StatisticalParity, audit
 from pairity.audits import estimates
-from pairity.constraints.pairwise import CATALOGUE, Contrasts, largest_gap
-from support.audit_cases import NAN, approx, golden, random_queries, rebuild
+from pairity.constraints import CATALOGUE, largest_gap
+from support.audit_cases import approx, golden, random_queries, rebuild
 
 
 def record_draws(monkeypatch):
@@ -65,17 +65,6 @@ def test_intervals_where_resamples_lack_cells(monkeypatch, constraint, confidenc
     worst = fast.estimate("violation", constraint=constraint.name)
     percent = [50 - 50 * confidence, 50 + 50 * confidence]
     assert [worst.low, worst.high] == approx(np.nanpercentile(slow, percent))
-
-
-@pytest.mark.parametrize("shape", [(1,), (4,), (1, 1), (2, 2), (4, 4)])
-def test_the_worst_gap_of_resamples_is_the_one_definition(shape):
-    rng = np.random.default_rng(0)
-    for share in (0.0, 0.3, 0.8):
-        whole = np.where(rng.random(shape) < share, NAN, rng.normal(size=shape))
-        delta = rng.normal(size=(50, *shape)) + whole
-        delta[rng.random(delta.shape) < share] = NAN
-        found = estimates._largest_gaps(delta, Contrasts.of(whole))
-        assert found == approx([largest_gap(each) for each in delta], nan_ok=True)
 
 
 def test_intervals_respect_query_weights(monkeypatch):

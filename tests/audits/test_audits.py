@@ -14,7 +14,7 @@ from scipy.stats import entropy
 from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
 from pairity import InputError, InterGroup, Queries, StatisticalParity, audit, metrics
-from pairity.constraints.pairwise import CATALOGUE, Constraint, largest_gap
+from pairity.constraints import CATALOGUE, Constraint, largest_gap
 from pairity.exceptions import ConstraintError
 from pairity.pairs.cells import cell_counts
 from support.audit_cases import (

@@ -8,7 +8,7 @@ from scipy.optimize import check_grad
 
 from pairity import InterGroup, IntraGroup, LinearRanker, Marginal, Queries, StatisticalParity
 from pairity.baselines.correlation_penalty import _Correlation, correlation_penalty
-from pairity.constraints.pairwise import largest_gap
+from pairity.constraints import largest_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, ConvergenceWarning, InputError
 from pairity.pairs.cells import cell_counts, cell_sums

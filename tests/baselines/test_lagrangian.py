@@ -9,7 +9,7 @@ from scipy.optimize import check_grad
 
 from pairity import InterGroup, IntraGroup, LinearRanker, Marginal, Queries, StatisticalParity
 from pairity.baselines.lagrangian import _Proxy, best_candidate, lagrangian
-from pairity.constraints.pairwise import CATALOGUE, largest_gap
+from pairity.constraints import CATALOGUE, largest_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs.cells import cell_counts, cell_sums

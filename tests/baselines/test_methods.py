@@ -5,7 +5,7 @@ import pytest
 
 from pairity import FairRanker, InputError, LinearRanker, Queries, audit
 from pairity.baselines.methods import Method, Rankings, as_method
-from pairity.constraints.pairwise import as_constraint
+from pairity.constraints import as_constraint
 from pairity.datasets import make_biased_ranking
 from pairity.pairs.cells import mean_auc
 

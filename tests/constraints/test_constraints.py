@@ -15,7 +15,7 @@ from pairity import (
     Queries,
     StatisticalParity,
 )
-from pairity.constraints.pairwise import CATALOGUE, Contrasts, as_constraint, largest_gap
+from pairity.constraints import CATALOGUE, Contrasts, as_constraint, largest_gap, largest_gaps
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError
 from pairity.metrics import exposure
@@ -93,6 +93,25 @@ def test_golden_contrasts():
     )
     assert largest_gap(np.array([0.1, -0.2, np.nan, 0.0])) == pytest.approx(0.3)
     assert np.isnan(largest_gap(np.full((2, 2), np.nan)))
+
+
+@pytest.mark.parametrize("shape", [(1,), (4,), (1, 1), (2, 2), (4, 4)])
+def test_the_largest_gap_is_that_of_the_contrasts(shape):
+    rng = np.random.default_rng(0)
+    for share in (0.0, 0.3, 0.8):
+        delta = rng.normal(size=(50, *shape))
+        delta[rng.random(delta.shape) < share] = np.nan
+        gaps = [Contrasts.of(table).gaps(table) for table in delta]
+        expected = [np.abs(values).max() if values.size else np.nan for values in gaps]
+        np.testing.assert_array_equal(largest_gaps(delta, len(shape)), expected)
+        np.testing.assert_array_equal([largest_gap(table) for table in delta], expected)
+
+
+def test_every_constraint_has_a_title_and_a_description():
+    for name, constraint in CATALOGUE.items():
+        assert constraint.name == name
+        assert constraint.title
+        assert constraint.description.startswith("how often")
 
 
 # --- properties -----------------------------------------------------------------------------------

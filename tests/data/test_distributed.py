@@ -209,7 +209,7 @@ def _matrices_counted():
 @pytest.mark.parametrize("constraint", ["statistical", "inter", "intra", "marginal"])
 @pytest.mark.parametrize("average", ["query", "pair"])
 def test_sums_of_parts_add_up(constraint, average):
-    from pairity.constraints.pairwise import CATALOGUE
+    from pairity.constraints import CATALOGUE
     from pairity.pairs.cells import mean_auc
 
     queries = MADE.queries()

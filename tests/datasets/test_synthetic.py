@@ -5,7 +5,7 @@ import pytest
 from scipy.special import expit, logit
 
 from pairity import StatisticalParity
-from pairity.constraints.pairwise import largest_gap
+from pairity.constraints import largest_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import InputError
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from pairity import DampedStep, FairRanker, InterGroup, LinearRanker, PlainStep, StatisticalParity
-from pairity.constraints.pairwise import CATALOGUE, Contrasts, as_constraint, spread
+from pairity.constraints import CATALOGUE, Contrasts, as_constraint, spread
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc

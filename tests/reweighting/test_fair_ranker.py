@@ -17,7 +17,7 @@ from pairity import (
     Queries,
     StatisticalParity,
 )
-from pairity.constraints.pairwise import as_constraint, largest_gap
+from pairity.constraints import as_constraint, largest_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pairity import FairRanker, InputError, LinearRanker
-from pairity.constraints.pairwise import as_constraint, spread
+from pairity.constraints import as_constraint, spread
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import TargetNotReachedWarning
 from pairity.rankers.lightgbm import LightGBMRanker

@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from pairity import FairRanker, InputError, LinearRanker, Queries
-from pairity.constraints.pairwise import as_constraint, largest_gap, spread
+from pairity.constraints import as_constraint, largest_gap, spread
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, MissingExtraError, TrainingError
 from pairity.pairs.cells import mean_auc

@@ -753,7 +753,7 @@ def test_missing_extras(saved, tmp_path, monkeypatch):
         (("model", "history"), [3], "model.history[0]"),
         (("model", "settings", "constraint"), {"object": "InterGroup", "settings": {"x": 1}}, "x"),
         (("model", "settings", "constraint"),
-         {"object": "InterGroup", "settings": {"average": "no"}}, "average is 'no'"),
+         {"object": "InterGroup", "settings": {"average": "no"}}, "got 'no'"),
         (("files",), [], "files is [] rather than an object"),
         (("files", "ranker.npz", "sha256"), None, "sha256"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import settings
 
 from pairity import Queries, audit
-from pairity.constraints.pairwise import CATALOGUE
+from pairity.constraints import CATALOGUE
 
 NAN = float("nan")
 approx = pytest.approx

@@ -31,7 +31,7 @@ from pairity.audits.estimates import (
     part_of_violation,
 )
 from pairity.audits.measures import measures_of
-from pairity.constraints.pairwise import PairwiseConstraint
+from pairity.constraints import PairwiseConstraint
 from pairity.data.distributed.queries import DaskQueries
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError

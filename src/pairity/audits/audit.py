@@ -32,7 +32,7 @@ from pairity.audits.estimates import (
 )
 from pairity.audits.measures import measures_of
 from pairity.audits.tables import MOST_GROUPS, estimates_to_html, render_estimates
-from pairity.constraints.pairwise import CATALOGUE, Constraint, as_constraint
+from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.columns import as_numbers
 from pairity.data.distributed.clients import is_dask, using_client
 from pairity.data.distributed.queries import DaskQueries

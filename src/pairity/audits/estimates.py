@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
-from pairity.constraints.pairwise import Constraint, Contrasts, PairwiseConstraint, largest_gap
+from pairity.constraints import Constraint, Contrasts, PairwiseConstraint, largest_gap, largest_gaps
 from pairity.data.queries import Queries
 from pairity.pairs.cells import PairKind, cell_counts, mean_of_totals, totals_over_queries
 
@@ -300,7 +300,7 @@ def _gaps(
 
         def resample(query_weight: Array) -> Array:
             deltas = resampled_delta(query_weight)
-            return np.column_stack([_largest_gaps(deltas, contrasts), contrasts.gaps(deltas)])
+            return np.column_stack([largest_gaps(deltas, delta.ndim), contrasts.gaps(deltas)])
 
     return Statistics([largest, *estimates], np.r_[largest_gap(delta), gaps], resample)
 
@@ -317,22 +317,6 @@ def _names(contrasts: Contrasts, groups: tuple[str, ...]) -> Iterator[tuple[str,
         first = first // len(groups)
     for name, k, j in zip(measure.tolist(), first, second, strict=True):
         yield name, groups[k], groups[j]
-
-
-def _largest_gaps(deltas: Array, contrasts: Contrasts) -> Array:
-    """`largest_gap` of each of several resampled deltas.
-
-    `contrasts` are those of the full sample, which has every entry that a resample has. Where a
-    resample lacks one of a cell and its mirror, the remaining entry is its own gap, as in
-    `Contrasts.of`.
-    """
-    gaps = contrasts.gaps(deltas)
-    if deltas.ndim == 3:
-        n = deltas.shape[-1]
-        mirrored = (contrasts.first // n != contrasts.first % n) & (contrasts.second >= 0)
-        one_missing = contrasts.gaps(np.isnan(deltas).astype(np.float64)) != 0.0
-        gaps = np.where(mirrored & one_missing, contrasts.gaps(np.nan_to_num(deltas)), gaps)
-    return np.asarray(np.fmax.reduce(np.abs(gaps), axis=1, initial=np.nan))
 
 
 # --- intervals -----------------------------------------------------------------------------------

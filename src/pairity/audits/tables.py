@@ -9,17 +9,12 @@ from math import isnan
 from pairity._utils.html import Html, join, shade, table, tag
 from pairity._utils.text import render_table, short_names, shorten
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
+from pairity.constraints import CATALOGUE
 
 Index = Mapping[tuple[str, str | None, str | None, str | None], Estimate]
 
 MOST_GROUPS = 8  # that fit beside each other on a terminal of 120 columns
 _UNDEFINED = "-"
-_COMPARES = {
-    "statistical": "who is above whom",
-    "inter": "preferences across groups",
-    "intra": "preferences inside a group",
-    "marginal": "preferences for a group",
-}
 
 
 @dataclass(frozen=True)
@@ -127,11 +122,11 @@ def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
             [
                 shorten(str(estimate.constraint), 40), value, _interval(estimate), higher, lower,
                 f"{estimate.n_queries:,}", _count(estimate.n_pairs),
-                _COMPARES.get(str(estimate.constraint), ""),
+                CATALOGUE[name].title if (name := str(estimate.constraint)) in CATALOGUE else "",
             ]
         )  # fmt: skip
     header = [
-        "violation", "value", interval, "higher for", "lower for", "queries", "pairs", "compares",
+        "violation", "value", interval, "higher for", "lower for", "queries", "pairs", "constraint",
     ]  # fmt: skip
     return Section("", header, rows, (0, 3, 4, 7))
 

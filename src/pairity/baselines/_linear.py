@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pairity._utils.typing import Array
-from pairity.constraints.pairwise import CATALOGUE, PairwiseConstraint, as_constraint
+from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.data.queries import Queries, require_groups, require_preferences
 from pairity.exceptions import ConstraintError, InputError
 from pairity.rankers._linear_data import linear_data

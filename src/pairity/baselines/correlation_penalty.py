@@ -54,7 +54,7 @@ from pairity.baselines._linear import (
     share_among_pairs,
 )
 from pairity.baselines.methods import Method, changed_from
-from pairity.constraints.pairwise import CATALOGUE, PairwiseConstraint
+from pairity.constraints import CATALOGUE, PairwiseConstraint
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, ConvergenceWarning, InputError
 from pairity.pairs.cells import cell_counts, total_weight

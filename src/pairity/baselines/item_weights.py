@@ -24,6 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
 from pairity.baselines.methods import Method, Scorer, changed_from
+from pairity.constraints import largest_gaps
 from pairity.data.columns import Features, as_features
 from pairity.data.groups import JOIN
 from pairity.data.queries import Queries, require_groups
@@ -52,7 +53,7 @@ class ItemRound:
     number : int, 0 for the model without weights
     lambda_ : array of shape (n_rates, n_attributes)
     delta : array of the same shape, Δ; NaN for a group without items
-    violation : float, the largest gap; see `largest_gap`
+    violation : float, the largest gap; see `largest_rate_gap`
     accuracy : float, of the predicted labels on the items measured
     """
 
@@ -262,7 +263,7 @@ def reweight_items(
         predicted = learner.predict()
         delta = rate_gaps(positive, predicted, members, constraint, sample_weight=measure)
         accuracy = float(np.average(predicted == positive, weights=measure))
-        ended = ItemRound(number, lambda_, delta, largest_gap(delta), accuracy)
+        ended = ItemRound(number, lambda_, delta, largest_rate_gap(delta), accuracy)
         rounds.append(ended)
         if best is None or (ended.violation, -accuracy) < (best[0].violation, -best[0].accuracy):
             best = (ended, coef, intercept)
@@ -347,15 +348,14 @@ def rate_gaps(
         return np.asarray((chosen @ members) / (among @ members) - everybody[:, None])
 
 
-def largest_gap(violation: Array) -> float:
-    """The violation in one number: the largest gap between two groups, or a group and everybody.
+def largest_rate_gap(delta: Array) -> float:
+    """The violation: the largest gap between two groups, or between a group and all items.
 
-    Where the groups are a partition, some are above everybody and some below, and it is the gap
-    between the highest and the lowest. The larger of the two for equalised odds.
+    If the groups form a partition, some are above the rate of all items and some below, and this
+    is the gap between the highest and the lowest. With equalised odds it is the larger of the two.
     """
-    known = np.nan_to_num(violation)  # 0 is the rate of everybody
-    highest = np.maximum(known.max(axis=1, initial=0.0), 0.0)
-    return float((highest - np.minimum(known.min(axis=1, initial=0.0), 0.0)).max())
+    with_all_items = np.pad(np.nan_to_num(delta), ((0, 0), (0, 1)))  # whose delta is 0
+    return float(largest_gaps(with_all_items, 1).max())
 
 
 # --- training ------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ from pairity.baselines._linear import (
     share_among_pairs,
 )
 from pairity.baselines.methods import Method, changed_from
-from pairity.constraints.pairwise import CATALOGUE, Contrasts, PairwiseConstraint
+from pairity.constraints import CATALOGUE, Contrasts, PairwiseConstraint
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs.cells import cell_counts, mean_shares

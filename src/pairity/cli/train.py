@@ -76,7 +76,7 @@ def add_to(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Train, audit, save and print."""
     from pairity._utils.model_folder import require_output_folder
-    from pairity.constraints.pairwise import as_constraint
+    from pairity.constraints import as_constraint
     from pairity.reports.collect import collect_audits
     from pairity.reweighting.algorithm import Outcome
     from pairity.reweighting.fair_ranker import FairRanker

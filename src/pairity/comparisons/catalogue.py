@@ -15,7 +15,7 @@ import numpy as np
 from pairity._utils.validation import show
 from pairity.baselines import correlation_penalty, exposure_lp, item_weights, lagrangian
 from pairity.baselines.methods import Method, as_method
-from pairity.constraints.pairwise import as_constraint
+from pairity.constraints import as_constraint
 from pairity.exceptions import InputError
 from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker

@@ -26,7 +26,7 @@ from pairity.comparisons.runs import UTILITIES, Run, run_key, show_settings
 from pairity.comparisons.selection import RULES as RULES
 from pairity.comparisons.selection import Choice, choose, require_choice
 from pairity.comparisons.selection import Verdict as Verdict
-from pairity.constraints.pairwise import Constraint
+from pairity.constraints import Constraint
 from pairity.exceptions import InputError
 
 FORMAT = "pairity frontier 1"

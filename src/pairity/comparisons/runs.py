@@ -40,7 +40,7 @@ from pairity.audits.estimates import (
     with_intervals,
 )
 from pairity.baselines.methods import Method, Rankings
-from pairity.constraints.pairwise import Constraint
+from pairity.constraints import Constraint
 from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityWarning

@@ -28,7 +28,7 @@ from pairity.comparisons.runs import (
     run_all,
     run_key,
 )
-from pairity.constraints.pairwise import CATALOGUE
+from pairity.constraints import CATALOGUE
 from pairity.data.queries import (
     Queries,
     draw_queries,

@@ -1,8 +1,15 @@
 """Which disparity is measured and reduced; one object serves training, audit and report."""
 
-from pairity.constraints.pairwise import (
-    CATALOGUE,
+from pairity.constraints.base import (
     Constraint,
+    Contrasts,
+    FunctionConstraint,
+    largest_gap,
+    largest_gaps,
+    spread,
+)
+from pairity.constraints.catalogue import CATALOGUE, as_constraint
+from pairity.constraints.pairwise import (
     InterGroup,
     IntraGroup,
     Marginal,
@@ -13,9 +20,15 @@ from pairity.constraints.pairwise import (
 __all__ = [
     "CATALOGUE",
     "Constraint",
+    "Contrasts",
+    "FunctionConstraint",
     "InterGroup",
     "IntraGroup",
     "Marginal",
     "PairwiseConstraint",
     "StatisticalParity",
+    "as_constraint",
+    "largest_gap",
+    "largest_gaps",
+    "spread",
 ]

@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from pairity._utils.typing import Array
 from pairity.comparisons.sweeps import split_for
-from pairity.constraints.pairwise import CATALOGUE, largest_gap
+from pairity.constraints import CATALOGUE, largest_gap
 from pairity.data.queries import Queries
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning

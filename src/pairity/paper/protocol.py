@@ -27,7 +27,7 @@ from pairity.comparisons.catalogue import MARGIN, METHODS
 from pairity.comparisons.frontiers import Frontier
 from pairity.comparisons.runs import Run
 from pairity.comparisons.sweeps import sweep
-from pairity.constraints.pairwise import CATALOGUE
+from pairity.constraints import CATALOGUE
 from pairity.data.queries import Queries
 from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker

@@ -21,7 +21,7 @@ from pairity.baselines.methods import Method, Rankings
 from pairity.comparisons.frontiers import Frontier
 from pairity.comparisons.points import Point
 from pairity.comparisons.runs import run_label
-from pairity.constraints.pairwise import CATALOGUE, Constraint, as_constraint
+from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.columns import as_numbers
 from pairity.data.digest import digest
 from pairity.data.queries import Queries

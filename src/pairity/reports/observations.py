@@ -18,7 +18,7 @@ from pairity.audits.estimates import (
     resampled_weights,
     violation,
 )
-from pairity.constraints.pairwise import Constraint, Contrasts, PairwiseConstraint
+from pairity.constraints import Constraint, Contrasts, PairwiseConstraint
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.metrics.positions import Positions, ratio
@@ -86,8 +86,8 @@ class Observed:
         found = []
         for begin in range(0, queries.n_queries, _AT_ONCE):
             part = slice(begin, begin + _AT_ONCE)
-            alone = np.eye(len(sums[part]))
-            delta = constraint.from_sums(sums[part], counts[part], alone, queries.groups)
+            totals = constraint.totals_of(sums[part], counts[part], np.eye(len(sums[part])))
+            delta = constraint.from_totals(totals, queries.groups)
             found.append(self.sign * self.contrasts.gaps(delta)[:, self.widest])
         return np.concatenate(found)
 

@@ -9,10 +9,10 @@ from typing import Any
 from pairity._utils.html import Html, join, name_tag, table, tag
 from pairity.audits.audit import Audit
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
+from pairity.constraints import CATALOGUE
 from pairity.reports.charts import COLOURS, MOST_LINES, SHAPES, method_styles
 from pairity.reports.evidence import Candidate, Evidence, ShownQuery
 from pairity.reports.prose import (
-    TITLES,
     answer,
     count,
     interval,
@@ -477,7 +477,8 @@ def _not_kept(what: str) -> Html:
 
 def title_of(evidence: Evidence) -> str:
     """The disparity that the page is about."""
-    return TITLES.get(evidence.constraint, evidence.constraint)
+    known = CATALOGUE.get(evidence.constraint)
+    return known.title if known else evidence.constraint
 
 
 def summary_line(evidence: Evidence) -> str:

@@ -6,23 +6,9 @@ from math import isfinite, isnan
 
 from pairity._utils.html import Html, join, tag
 from pairity.audits.estimates import Estimate
+from pairity.constraints import CATALOGUE
 from pairity.reports.caveats import quote
 from pairity.reports.evidence import Candidate, Change, Evidence
-
-DISPARITY = {
-    "statistical": "how often items of the one are ranked above items of the other (whatever the "
-    "labels say)",
-    "inter": "how often the ranker agrees with labels that prefer an item of the one to an item "
-    "of the other",
-    "intra": "how often the ranker agrees with the labels inside each of them",
-    "marginal": "how often the ranker agrees with labels that prefer one of their items",
-}
-TITLES = {
-    "statistical": "statistical parity: who is ranked above whom",
-    "inter": "inter-group: preferences across groups",
-    "intra": "intra-group: preferences inside a group",
-    "marginal": "marginal: preferences for a group",
-}
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -79,7 +65,8 @@ def between(evidence: Evidence) -> str:
 
 def what_is_measured(evidence: Evidence) -> str:
     """The disparity in words."""
-    return DISPARITY.get(evidence.constraint, f"the constraint {quote(evidence.constraint)}")
+    known = CATALOGUE.get(evidence.constraint)
+    return known.description if known else f"the constraint {quote(evidence.constraint)}"
 
 
 def answer(evidence: Evidence, after: Candidate) -> tuple[Html, str]:

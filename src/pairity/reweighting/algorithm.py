@@ -18,7 +18,7 @@ import numpy as np
 from sklearn.base import clone
 
 from pairity._utils.typing import Array
-from pairity.constraints.pairwise import (
+from pairity.constraints import (
     Constraint,
     Contrasts,
     largest_gap,

@@ -18,7 +18,7 @@ from pairity._utils.json_codec import Entry, require_stored
 from pairity._utils.progress import Progress
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real
-from pairity.constraints.pairwise import Constraint, as_constraint
+from pairity.constraints import Constraint, as_constraint
 from pairity.data.columns import feature_types
 from pairity.data.digest import digest
 from pairity.data.distributed.clients import Placed, client_of, is_dask

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pairity._utils.typing import Array
-from pairity.constraints.pairwise import Constraint, Contrasts
+from pairity.constraints import Constraint, Contrasts
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.reweighting.solvers import settle

@@ -10,7 +10,7 @@ from typing import Any
 
 from pairity._utils.json_codec import Entry, NotStored, build, encode, encode_array, encode_number
 from pairity._utils.validation import show
-from pairity.constraints.pairwise import CATALOGUE, PairwiseConstraint, as_constraint
+from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.exceptions import InputError, ModelFileError
 from pairity.rankers._estimators import describe_features, restore_features
 from pairity.reweighting.algorithm import Outcome

@@ -21,7 +21,7 @@ from sklearn.base import clone
 from pairity._utils.text import make_frame, render_table, shorten
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.constraints.pairwise import Constraint, largest_gap
+from pairity.constraints import Constraint, largest_gap
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, MissingExtraError, PairityError, TrainingError
 from pairity.pairs.cells import mean_auc

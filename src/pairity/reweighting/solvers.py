@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pairity._utils.typing import Array
-from pairity.constraints.pairwise import Contrasts
+from pairity.constraints import Contrasts
 from pairity.exceptions import InputError
 
 Foresight = Callable[[Array], Array]  # a change of λ to the change of Δ it is thought to bring

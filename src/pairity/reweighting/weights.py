@@ -15,7 +15,7 @@ from pairity._utils.html import notebook, table, tag
 from pairity._utils.text import make_frame, render_table, short_names
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
-from pairity.constraints.pairwise import Constraint, PairwiseConstraint, spread
+from pairity.constraints import Constraint, PairwiseConstraint, spread
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError
 
