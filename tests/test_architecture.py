@@ -1,6 +1,7 @@
 """The architecture: which names ``src/pairity`` has, and which of them may import which."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -79,7 +80,7 @@ def test_public_names_are_sorted_and_load():
     import pairity
 
     assert pairity.__all__ == sorted(pairity.__all__)
-    assert set(pairity.__all__) == set(pairity._HOME)
+    assert dir(pairity) == pairity.__all__
     for name in pairity.__all__:
         assert getattr(pairity, name).__name__ == name
     with pytest.raises(AttributeError, match="'nothing'"):
@@ -92,3 +93,10 @@ def test_nothing_machine_specific_is_committed():
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.stdout == ""
+
+
+def test_the_page_describes_every_package_in_order():
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(text.splitlines()) <= 120
+    described = re.findall(r"^- \*\*(\w+)\*\*", text.split("## Where to plug in")[0], re.MULTILINE)
+    assert described == ORDER

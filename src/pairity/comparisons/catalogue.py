@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from pairity._utils.validation import show
-from pairity.baselines import correlation_penalty, exposure_lp, item_weights, lagrangian
+from pairity.baselines.correlation_penalty import correlation_penalty
+from pairity.baselines.exposure_lp import exposure_lp
+from pairity.baselines.item_weights import item_weights
+from pairity.baselines.lagrangian import lagrangian
 from pairity.baselines.methods import Method, as_method
 from pairity.constraints import as_constraint
 from pairity.exceptions import InputError

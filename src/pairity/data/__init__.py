@@ -3,9 +3,9 @@
 Names are imported when they are first used, so that ``import pairity.data`` is fast.
 """
 
-from importlib import import_module as _import_module
 from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
+
+from pairity._utils.lazy import lazy_exports as _lazy_exports
 
 if _TYPE_CHECKING:
     from pairity.data.groups import quantile_groups as quantile_groups
@@ -17,30 +17,14 @@ if _TYPE_CHECKING:
     from pairity.data.tables import read_table as read_table
     from pairity.data.trec import read_trec as read_trec
 
-_MODULES = {
-    "LetorArrays": "letor",
-    "Queries": "queries",
-    "quantile_groups": "groups",
-    "read_letor": "letor",
-    "read_letor_arrays": "letor",
-    "read_parquet": "parquet",
-    "read_table": "tables",
-    "read_trec": "trec",
-}
-
-__all__ = [
-    "LetorArrays",
-    "Queries",
-    "quantile_groups",
-    "read_letor",
-    "read_letor_arrays",
-    "read_parquet",
-    "read_table",
-    "read_trec",
-]
-
-
-def __getattr__(name: str) -> _Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'pairity.data' has no attribute {name!r}")
-    return getattr(_import_module(f"pairity.data.{_MODULES[name]}"), name)
+__getattr__, __dir__, __all__ = _lazy_exports(
+    __name__,
+    {
+        "groups": "quantile_groups",
+        "letor": "LetorArrays read_letor read_letor_arrays",
+        "parquet": "read_parquet",
+        "queries": "Queries",
+        "tables": "read_table",
+        "trec": "read_trec",
+    },
+)

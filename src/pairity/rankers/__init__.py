@@ -3,12 +3,11 @@
 Names are imported on first use, so that no engine is loaded before one of its adapters is needed.
 """
 
-from __future__ import annotations
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pairity._utils.lazy import lazy_exports as _lazy_exports
 
-if TYPE_CHECKING:
+if _TYPE_CHECKING:
     from pairity.rankers.base import Ranker as Ranker
     from pairity.rankers.catboost import CatBoostPairRanker as CatBoostPairRanker
     from pairity.rankers.lightgbm import LightGBMRanker as LightGBMRanker
@@ -17,24 +16,15 @@ if TYPE_CHECKING:
     from pairity.rankers.torch import TorchRanker as TorchRanker
     from pairity.rankers.xgboost import XGBoostRanker as XGBoostRanker
 
-_MODULES = {
-    "CatBoostPairRanker": "catboost",
-    "LightGBMRanker": "lightgbm",
-    "LinearRanker": "linear",
-    "Ranker": "base",
-    "RegressorRanker": "regressor",
-    "TorchRanker": "torch",
-    "XGBoostRanker": "xgboost",
-}
-
-__all__ = list(_MODULES)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+__getattr__, __dir__, __all__ = _lazy_exports(
+    __name__,
+    {
+        "base": "Ranker",
+        "catboost": "CatBoostPairRanker",
+        "lightgbm": "LightGBMRanker",
+        "linear": "LinearRanker",
+        "regressor": "RegressorRanker",
+        "torch": "TorchRanker",
+        "xgboost": "XGBoostRanker",
+    },
+)
