@@ -11,7 +11,9 @@ from pairity.constraints import CATALOGUE, Contrasts, as_constraint, spread
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
-from pairity.reweighting.algorithm import Outcome, foresight, reweight
+from pairity.reweighting.algorithm import Outcome, Trace, retrain
+from pairity.reweighting.problem import Problem
+from pairity.reweighting.response import foresight
 from pairity.reweighting.weights import make_weigher, weight_table
 
 ONES = np.ones((2, 2))
@@ -216,10 +218,8 @@ def test_damped_beats_plain_in_a_quarter_of_the_retrainings(name, setting):
     queries = make_biased_ranking(40, 40, n_features=6, **{"random_state": 0} | setting).queries()
 
     def run(solver, n_rounds):
-        return reweight(
-            queries, LinearRanker(), as_constraint(name), solver,
-            max_rounds=n_rounds, tolerance=TOLERANCE,
-        )  # fmt: skip
+        problem = Problem(queries, LinearRanker(), as_constraint(name))
+        return retrain(problem, solver, Trace(TOLERANCE, n_rounds))
 
     plain, damped = run(PlainStep(), 40), run(DampedStep(), 10)
     assert damped.best.violation <= max(plain.best.violation, TOLERANCE)
@@ -231,8 +231,9 @@ def test_no_entry_jumps_to_where_it_no_longer_responds():
     queries = make_biased_ranking(
         40, 40, n_features=6, n_groups=5, strength=2.0, separation=2.0, random_state=1
     ).queries()
+    problem = Problem(queries, LinearRanker(), StatisticalParity())
     plain, damped = (
-        reweight(queries, LinearRanker(), StatisticalParity(), solver, max_rounds=n, tolerance=0.01)
+        retrain(problem, solver, Trace(tolerance=0.01, max_rounds=n))
         for solver, n in ((PlainStep(), 40), (DampedStep(), 10))
     )
     assert np.abs(damped.rounds[1].lambda_).max() <= DampedStep().radius
@@ -323,10 +324,11 @@ def test_a_wide_tolerance_costs_less_utility(n_groups):
 def test_foresight_is_what_retraining_brings():
     data = make_biased_ranking(150, 30, separation=2.0, random_state=0)
     queries, constraint = data.queries(), StatisticalParity()
-    weigher = make_weigher(constraint, queries, (2, 2), "preference", "indicator")
+    problem = Problem(queries, LinearRanker(), constraint)
+    weigher = problem.weigher
     lambda_ = np.array([[0.0, -0.3], [0.2, 0.0]])
     model = LinearRanker().fit_pairs(queries, weigher.table(lambda_))
-    foreseen = foresight(model, queries, constraint, weigher, lambda_)
+    foreseen = foresight(problem, model, lambda_)
     contrast = Contrasts.of(constraint.delta(queries, model.predict(queries.X))).matrix()
     for entry in (1, 2):
         gaps = []

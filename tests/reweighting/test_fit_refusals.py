@@ -159,7 +159,7 @@ def test_a_constraint_that_compares_nothing():
     def nothing(queries, scores):
         return np.full((2, 2), np.nan)
 
-    with pytest.raises(ConstraintError, match="compares nothing in the 12 queries"):
+    with pytest.raises(ConstraintError, match="has nothing to compare in the 12 queries"):
         FairRanker(constraint=nothing).fit(**TWO)
 
 

@@ -13,6 +13,7 @@ from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, MissingExtraError, TrainingError
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.paths import Path, lambda_path, tolerance_path
+from pairity.reweighting.problem import Problem
 from pairity.reweighting.weights import weight_table
 
 mpl.use("Agg")
@@ -152,7 +153,8 @@ def test_a_smaller_tolerance_than_the_models_takes_another_run():
 def test_a_tolerance_out_of_reach_is_said_to_be():
     constraint = as_constraint("statistical")
     lambda_ = np.array([[0.0, -0.3], [0.3, 0.0]])
-    path = tolerance_path(TRAIN, LinearRanker(), constraint, lambda_, [0.3, 1e-6])
+    problem = Problem(TRAIN, LinearRanker(), constraint)
+    path = tolerance_path(problem, lambda_, [0.3, 1e-6])
     assert [point.reached for point in path.points] == [True, False]
     assert path[1].x == 1
     assert path[1].violation == min(point.violation for point in path.points)
@@ -176,11 +178,11 @@ FAIR = FairRanker(constraint="statistical", tolerance=0.005).fit(**TRAIN).ranker
 
 def test_what_one_tolerance_finds_serves_the_others():
     lambda_ = np.array([[0.0, -0.6], [0.6, 0.0]])
-    constraint = as_constraint("statistical")
-    path = tolerance_path(TRAIN, Stepwise(), constraint, lambda_, [0.1, 0.05, 0.01])
+    problem = Problem(TRAIN, Stepwise(), as_constraint("statistical"))
+    path = tolerance_path(problem, lambda_, [0.1, 0.05, 0.01])
     assert len({point.x for point in path.points}) == 1
     assert 0.9 < path[0].x < 1
-    few = tolerance_path(TRAIN, Stepwise(), constraint, lambda_, [0.1, 0.05, 0.01], max_searches=0)
+    few = tolerance_path(problem, lambda_, [0.1, 0.05, 0.01], max_searches=0)
     assert [point.x for point in few.points] == [1, 1, 1]
 
 
@@ -240,8 +242,9 @@ class Brittle(BaseEstimator):
 
 def test_a_rankers_own_failure_names_the_share():
     lambda_ = np.array([[0.0, 1.0], [-1.0, 0.0]])
+    problem = Problem(TRAIN, Brittle(), as_constraint("inter"))
     with pytest.raises(TrainingError, match=r"Brittle failed.*x = 0\.5 times λ.*too much"):
-        lambda_path(TRAIN, Brittle(), as_constraint("inter"), lambda_, [0, 0.5])
+        lambda_path(problem, lambda_, [0, 0.5])
 
 
 # --- what it shows -------------------------------------------------------------------------------
@@ -344,8 +347,9 @@ def test_queries_that_cannot_carry_it(fitted):
         fitted.path(**{**TRAIN, "X": TRAIN.X[:, :2]})
     with pytest.raises(InputError, match="X"):
         fitted.path(**{**TRAIN, "X": None})
+    problem = Problem(TRAIN, LinearRanker(), as_constraint("inter"))
     with pytest.raises(InputError, match=r"shape \(3,\)"):
-        lambda_path(TRAIN, LinearRanker(), as_constraint("inter"), np.zeros(3), [1])
+        lambda_path(problem, np.zeros(3), [1])
 
 
 def test_a_path_is_what_fair_ranker_returns(path):

@@ -1,55 +1,42 @@
-"""Algorithm 1: measure, move lambda, weigh the pairs, retrain; pure functions.
+"""Algorithm 1: measure delta, move λ, weigh the pairs, train again.
 
-λ has one entry per cell (k, l), or per group; a preference pair in cell (k, l) weighs W_kl. That
-K × K table is all that is learnt about the data.
+λ has one entry per cell (k, l) or per group, and a preference pair in cell (k, l) has the weight
+W_kl. That K × K table is all that is learned from the data. `retrain` trains the ranker anew for
+every λ; `interleave` moves λ during one training run. Both record their rounds in a `Trace`.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import Enum
-from functools import lru_cache, partial
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, Self
 
 import numpy as np
-from sklearn.base import clone
 
 from pairity._utils.typing import Array
-from pairity.constraints import (
-    Constraint,
-    Contrasts,
-    largest_gap,
-)
-from pairity.data.queries import Queries
-from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
-from pairity.pairs.cells import mean_auc
-from pairity.rankers.base import Ranker
-from pairity.reweighting.interleaving import DualAscent
-from pairity.reweighting.solvers import Foresight, Solver, settle
-from pairity.reweighting.weights import Weigher, make_weigher
-
-_RESPONSE_ITEMS = 12_000  # items on which the response is estimated
-_RESPONSE_STEP = 0.5  # exponents to either side
+from pairity.constraints import largest_gap
+from pairity.reweighting.problem import Problem, Trained
+from pairity.reweighting.response import foresight
+from pairity.reweighting.solvers import Solver, settle
 
 
 class Outcome(Enum):
     """How a fit ended; the value is a sentence for the user."""
 
     WITHIN_TOLERANCE = "The violation came within the tolerance."
-    NO_ROUNDS = "No reweighting was asked for: this is the plain ranker."
+    NO_ROUNDS = "No reweighting was requested; this is the plain ranker."
     ROUNDS_EXHAUSTED = (
-        "The rounds ran out before the violation came within the tolerance; the round least in "
+        "The violation was above the tolerance after the last round; the round with the smallest "
         "violation was kept. More rounds may help."
     )
     UNREACHABLE = (
-        "The tolerance seems not reachable by reweighting pairs, with this ranker and this data: "
-        "no further change of the weights that was tried lowered the violation. The round least "
-        "in violation was kept."
+        "The tolerance is probably not reachable by reweighting pairs with this ranker and this "
+        "data. No weight change that was tried reduced the violation further. The round with the "
+        "smallest violation was kept."
     )
-    INTERRUPTED = "The fit was interrupted; the round least in violation so far was kept."
+    INTERRUPTED = "The fit was interrupted; the round with the smallest violation so far was kept."
 
     def __str__(self) -> str:
         return self.value
@@ -57,14 +44,14 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """One round: the multipliers used, and what the ranker trained with them does.
+    """One round: the multipliers used, and the measurements of the ranker trained with them.
 
     Attributes
     ----------
     number : int, 0 for the plain ranker
     lambda_ : array of shape (n_groups, n_groups) or (n_groups,)
     delta : array of the same shape, Δ on the queries it is measured on
-    violation : float, the largest gap between compared entries of Δ
+    violation : float, the largest gap between compared entries of delta
     auc : float, on the same queries
     seconds : float, for training and measuring
     """
@@ -77,21 +64,21 @@ class Round:
     seconds: float
 
 
-class Recorded(Protocol):
-    """Rounds kept as they end, and those that ended in an earlier run of the same fit."""
+class RoundStore(Protocol):
+    """Stores rounds as they end, and returns those of an earlier run of the same fit."""
 
     def ended(self, number: int, lambda_: Array | None) -> tuple[Round, Any] | None:
-        """A round that ended before, and its ranker."""
+        """Return a stored round and its ranker."""
         ...
 
     def keep(self, ended: Round, model: Any) -> None:
-        """Keep a round and its ranker."""
+        """Store a round and its ranker."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """All rounds, the best ranker, its weight table, and how it ended."""
+    """All rounds, the best one with its ranker and weight table, and how the fit ended."""
 
     rounds: tuple[Round, ...]
     best: Round
@@ -100,222 +87,140 @@ class Solution:
     outcome: Outcome
 
 
-def foresight(
-    model: Any, queries: Queries, constraint: Constraint, weigher: Weigher, lambda_: Array
-) -> Foresight:
-    """How Δ would follow λ from a fitted ranker that can tell how its scores follow the weights.
+@dataclass(eq=False)
+class Trace:
+    """The rounds of one fit: it records them, keeps the best, and knows how the fit ended.
 
-    The weights follow λ exactly, as far as each entry of λ moves its own; the scores are taken to
-    move evenly with the weights; the hard violation, which has steps, is measured on the scores
-    so moved, on a part of the queries.
-
-    Returns
-    -------
-    callable, from a change of λ to the change of Δ
-    """
-    part = queries.thinned(max(1, queries.n_items // _RESPONSE_ITEMS))
-    scores = part.each(partial(scores_of, model))
-    now = constraint.delta(part, scores)
-    entries = np.flatnonzero(np.isfinite(now))
-    table = weigher.table(lambda_)
-    units = np.zeros((len(entries), *lambda_.shape))
-    for unit, entry in zip(units, entries, strict=True):
-        unit.flat[entry] = 1.0
-    steps = _RESPONSE_STEP * weigher.scale * units
-    changes = np.array(
-        [(weigher.table(lambda_ + step) - weigher.table(lambda_ - step)) / 2 for step in steps]
-    )
-    moves = model.response(part, table, changes)
-    lengths = np.maximum(np.sum(changes**2, axis=(1, 2)), 1e-300)
-
-    @lru_cache(maxsize=4096)  # a search comes back to the same values of an entry
-    def share(at: int, change: float) -> float:
-        weights = weigher.table(lambda_ + change * units[at])
-        return float(np.sum((weights - table) * changes[at]) / lengths[at])
-
-    def foreseen(change: Array) -> Array:
-        shares = np.array([share(at, value) for at, value in enumerate(change.flat[entries])])
-        moved = part.each(partial(_moved, shares), scores, moves)
-        return np.nan_to_num(constraint.delta(part, moved) - now)
-
-    return foreseen
-
-
-def _moved(shares: Array, _queries: Queries, scores: Array, moves: Array) -> Array:
-    return np.asarray(scores + shares @ moves)
-
-
-def all_equal(queries: Queries) -> Array:
-    """Scores that put no item above another."""
-    return np.zeros(queries.n_items)
-
-
-def reweight(
-    queries: Queries,
-    ranker: Ranker,
-    constraint: Constraint,
-    solver: Solver,
-    *,
-    max_rounds: int,
-    tolerance: float,
-    measured_on: Queries | None = None,
-    enumeration: str = "preference",
-    weighting: str = "indicator",
-    schedule: str = "retrain",
-    on_round: Callable[[Round], None] | None = None,
-    fit_params: Mapping[str, Any] | None = None,
-    checkpoint: Recorded | None = None,
-) -> Solution:
-    """Algorithm 1 around any ranker.
+    As a context manager it turns a KeyboardInterrupt after the first round into an outcome, and
+    adds the number of the round to any other exception.
 
     Parameters
     ----------
-    queries : Queries
-        To train on.
-    measured_on : Queries, optional
-        Where the violation is measured; the training queries by default.
-    schedule : {"retrain", "interleaved"}
-        Whether the ranker is trained anew for every λ, or λ moves inside one run (`DualAscent`),
-        which is repeated from where it ended only as long as that helps.
+    tolerance : float
+        The fit ends with the first round whose violation is within it.
+    max_rounds : int
+        The largest number of rounds after the plain ranker's.
     on_round : callable, optional
-        Told of every round as it ends.
-    fit_params : mapping, optional
-        Handed on to every fit of the ranker, such as an engine's evaluation sets.
-    checkpoint : Recorded, optional
-        Keeps rounds as they end; those that it has are not trained again.
+        Called with every `Round` as it ends.
+    store : RoundStore, optional
+        Rounds that it has are not trained again.
 
-    Notes
-    -----
-    A KeyboardInterrupt after the first round ends the loop with the best round so far.
+    Attributes
+    ----------
+    rounds : list of Round
+    best : Round or None, the first one with the smallest violation
+    model : the ranker of the best round
+    outcome : Outcome, or None while the fit continues
     """
-    target = queries if measured_on is None else measured_on
-    unranked = constraint.delta(target, target.each(all_equal))
-    if not len(Contrasts.of(unranked).first):
-        raise ConstraintError(
-            f"{constraint!r} compares nothing in the {target.n_queries} queries it is measured on. "
-            "Measure it on more queries, or choose other groups."
-        )
-    weigher = make_weigher(constraint, queries, unranked.shape, enumeration, weighting)
-    lambda_ = np.zeros(unranked.shape)
-    state = solver.start(unranked, weigher.scale, tolerance)
-    model: Any = None
-    rounds: list[Round] = []
-    best: tuple[Round, Any] | None = None
-    outcome = Outcome.ROUNDS_EXHAUSTED if max_rounds else Outcome.NO_ROUNDS
-    interleaved = schedule == "interleaved" and max_rounds > 0
-    params = dict(fit_params or {})
-    number = 0
-    try:
-        for number in range(int(interleaved), max_rounds + 1):  # round 0 is the plain ranker
-            settled = None if interleaved else lambda_
-            kept = None if checkpoint is None else checkpoint.ended(number, settled)
-            if kept is None:
-                began = time.perf_counter()
-                fresh = clone(ranker, safe=False)
-                with _named_failures(fresh, number, max_rounds, lambda_):
-                    if interleaved:
-                        follow = DualAscent(
-                            constraint, target, weigher.table, lambda_, weigher.scale
-                        )
-                        fresh.fit_following(queries, follow, measured_on=measured_on, **params)
-                        lambda_ = follow.lambda_
-                    else:
-                        fresh.fit_pairs(queries, weigher.table(lambda_), previous=model, **params)
-                    scores = target.each(partial(scores_of, fresh))
-                kept = _measured(number, lambda_, constraint, target, scores, began), fresh
-                if checkpoint is not None:
-                    checkpoint.keep(*kept)
-            ended, model = kept
-            lambda_, delta = ended.lambda_, ended.delta
-            _require_same_entries(constraint, delta, unranked)
-            rounds.append(ended)
-            if best is None or ended.violation < best[0].violation:
-                best = (ended, model)
-            if on_round is not None:
-                on_round(ended)
-            if number == max_rounds:
+
+    tolerance: float
+    max_rounds: int
+    on_round: Callable[[Round], None] | None = None
+    store: RoundStore | None = None
+    rounds: list[Round] = field(default_factory=list, init=False)
+    best: Round | None = field(default=None, init=False)
+    model: Any = field(default=None, init=False)
+    outcome: Outcome | None = field(default=None, init=False)
+    _number: int = field(default=0, init=False)
+
+    def round(
+        self, number: int, lambda_: Array | None, train: Callable[[str], Trained]
+    ) -> tuple[Round, Any]:
+        """Recall a stored round or train it, record it, and decide whether it is the last.
+
+        Parameters
+        ----------
+        lambda_ : array, or None where λ moves during training
+            A stored round must have been trained with these multipliers.
+        train : callable, from a label for error messages to a `Trained`
+        """
+        self._number = number
+        stored = None if self.store is None else self.store.ended(number, lambda_)
+        if stored is None:
+            trained = train(
+                f"in round {number} of at most {self.max_rounds} (0 is the plain ranker)"
+            )
+            model, delta = trained.model, trained.delta
+            violation = largest_gap(delta)
+            current = Round(number, trained.lambda_, delta, violation, trained.auc, trained.seconds)
+            if self.store is not None:
+                self.store.keep(current, model)
+        else:
+            current, model = stored
+        self.rounds.append(current)
+        if self.best is None or current.violation < self.best.violation:
+            self.best, self.model = current, model
+        if self.on_round is not None:
+            self.on_round(current)
+        if self.max_rounds == 0:
+            self.outcome = Outcome.NO_ROUNDS
+        elif current.violation <= self.tolerance:
+            self.outcome = Outcome.WITHIN_TOLERANCE
+        elif number == self.max_rounds:
+            self.outcome = Outcome.ROUNDS_EXHAUSTED
+        return current, model
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if isinstance(error, KeyboardInterrupt) and self.best is not None:
+            within = self.max_rounds > 0 and self.best.violation <= self.tolerance
+            self.outcome = Outcome.WITHIN_TOLERANCE if within else Outcome.INTERRUPTED
+            return True
+        if isinstance(error, Exception):
+            error.add_note(
+                f"In round {self._number} of at most {self.max_rounds}; 0 is the plain ranker."
+            )
+        return False
+
+    def solution(self, problem: Problem) -> Solution:
+        """The result, once the fit has ended."""
+        if self.best is None or self.outcome is None:
+            raise RuntimeError("The fit has not ended.")
+        table = problem.weigher.table(self.best.lambda_)
+        return Solution(tuple(self.rounds), self.best, self.model, table, self.outcome)
+
+
+def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
+    """Algorithm 1: train the ranker anew for every λ that the solver proposes.
+
+    A ranker that has a `response` tells the solver how delta will follow λ.
+    """
+    scale = problem.weigher.scale
+    lambda_, model = np.zeros(scale.shape), None
+    state = solver.start(problem.unranked, scale, trace.tolerance)
+    with trace:
+        for number in range(trace.max_rounds + 1):  # round 0 is the plain ranker: λ = 0, W = 1
+            train = partial(problem.train, lambda_, model)
+            current, model = trace.round(number, lambda_, train)
+            if trace.outcome is not None:
                 break
-            if ended.violation <= tolerance:
-                outcome = Outcome.WITHIN_TOLERANCE
-                break
-            if interleaved:
-                if ended is not best[0]:
-                    outcome = Outcome.UNREACHABLE
-                    break
-                continue
             foresee = None
             if hasattr(model, "response"):
-                foresee = partial(foresight, model, queries, constraint, weigher, lambda_)
-            following, state = solver.step(lambda_, delta, state, foresee)
-            if following is not None:  # farther out, the weights no longer change
-                following = settle(following, weigher.scale)
-            if following is None or np.array_equal(following, lambda_):
-                outcome = Outcome.UNREACHABLE
+                foresee = partial(foresight, problem, model, current.lambda_)
+            following, state = solver.step(current.lambda_, current.delta, state, foresee)
+            if following is not None:
+                lambda_ = settle(following, scale)
+            if following is None or np.array_equal(lambda_, current.lambda_):
+                trace.outcome = Outcome.UNREACHABLE
                 break
-            lambda_ = following
-    except KeyboardInterrupt:
-        if best is None:
-            raise
-        outcome = Outcome.INTERRUPTED
-    except Exception as error:
-        error.add_note(f"In round {number} of at most {max_rounds}; 0 is the plain ranker.")
-        raise
-    assert best is not None  # noqa: S101 - round 0 has ended
-    if max_rounds and best[0].violation <= tolerance:
-        outcome = Outcome.WITHIN_TOLERANCE
-    return Solution(tuple(rounds), best[0], best[1], weigher.table(best[0].lambda_), outcome)
+    return trace.solution(problem)
 
 
-def _measured(
-    number: int,
-    lambda_: Array,
-    constraint: Constraint,
-    target: Queries,
-    scores: Array,
-    began: float,
-) -> Round:
-    """What has just been trained, measured."""
-    delta = constraint.delta(target, scores)
-    auc = mean_auc(target, scores)
-    seconds = time.perf_counter() - began
-    return Round(number, lambda_, delta, largest_gap(delta), auc, seconds)
+def interleave(problem: Problem, trace: Trace) -> Solution:
+    """Move λ during one training run, and repeat the run from its λ while that helps.
 
-
-def _require_same_entries(constraint: Constraint, delta: Array, unranked: Array) -> None:
-    if not np.isfinite(delta[np.isfinite(unranked)]).all():
-        raise ConstraintError(
-            f"{constraint!r} compares other entries of these scores than of equal scores. "
-            "Return NaN only where the data, whatever the scores, have nothing to compare."
-        )
-
-
-@contextmanager
-def _named_failures(ranker: Any, number: int, max_rounds: int, lambda_: Array) -> Iterator[None]:
-    """Put the round and λ in front of a ranker's own failure; our errors are clear as they are."""
-    try:
-        yield
-    except (PairityError, MemoryError):
-        raise
-    except Exception as error:
-        shown = np.array2string(lambda_, precision=4, separator=", ").replace("\n", "")
-        raise TrainingError(
-            f"{type(ranker).__name__} failed in round {number} of at most {max_rounds} (0 is the "
-            f"plain ranker), with lambda = {shown}: {type(error).__name__}: {error}"
-        ) from error
-
-
-def scores_of(model: Any, target: Queries) -> Array:
-    """What a fitted ranker predicts, checked: anybody may have written it."""
-    scores = np.asarray(model.predict(target.X), dtype=np.float64)
-    name = type(model).__name__
-    if scores.shape != (target.n_items,):
-        raise InputError(
-            f"{name}.predict returned shape {scores.shape} for {target.n_items} items. Return one "
-            "score per item."
-        )
-    if not np.isfinite(scores).all():
-        raise InputError(
-            f"{name}.predict returned {int((~np.isfinite(scores)).sum())} scores that are NaN or "
-            f"infinity, of {target.n_items}. Scale the features, or regularise the ranker more."
-        )
-    return scores
+    There is no round 0: the plain ranker is not trained.
+    """
+    lambda_ = np.zeros(problem.weigher.scale.shape)
+    with trace:
+        for number in range(1, trace.max_rounds + 1):
+            train = partial(problem.train_following, lambda_)
+            current, _ = trace.round(number, None, train)
+            if trace.outcome is None and current is not trace.best:
+                trace.outcome = Outcome.UNREACHABLE
+            if trace.outcome is not None:
+                break
+            lambda_ = current.lambda_
+    return trace.solution(problem)

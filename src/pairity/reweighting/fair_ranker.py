@@ -1,4 +1,4 @@
-"""FairRanker: the estimator's shell around `pairity.reweighting.algorithm.reweight`."""
+"""FairRanker: the estimator's shell around Algorithm 1."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ from pairity.rankers._estimators import (
     require_streams,
 )
 from pairity.rankers.adapters import as_ranker, ranker_class
-from pairity.reweighting.algorithm import Outcome, Round, Solution, reweight
+from pairity.reweighting.algorithm import Outcome, Round, Solution, Trace, interleave, retrain
 from pairity.reweighting.checkpoints import Checkpoint
 from pairity.reweighting.export import export_pairs
 from pairity.reweighting.interleaving import as_schedule
 from pairity.reweighting.manifest import describe_model, encode_settings, read_model
 from pairity.reweighting.paths import Path, lambda_path, read_values, tolerance_path
+from pairity.reweighting.problem import Problem
 from pairity.reweighting.solvers import as_solver
 from pairity.reweighting.weights import PairWeights
 
@@ -261,22 +262,20 @@ class FairRanker(RankingEstimator):
         if self.checkpoint is not None:
             settings = self._what_rounds_depend_on(ranker, schedule, content, measured_on)
             kept = Checkpoint(self.checkpoint, settings, queries.n_groups, ranker)
+        problem = Problem(
+            train, ranker, constraint, measured_on, self.enumeration, self.weighting, fit_params
+        )
+        trace = Trace(
+            float(self.tolerance),
+            int(self.max_rounds),
+            on_round=lambda ended: progress.advance(ended.number + 1, _note(ended)),
+            store=kept,
+        )
         with progress:
-            solution = reweight(
-                train,
-                ranker,
-                constraint,
-                solver,
-                max_rounds=int(self.max_rounds),
-                tolerance=float(self.tolerance),
-                measured_on=measured_on,
-                enumeration=self.enumeration,
-                weighting=self.weighting,
-                schedule=schedule,
-                on_round=lambda ended: progress.advance(ended.number + 1, _note(ended)),
-                fit_params=fit_params,
-                checkpoint=kept,
-            )
+            if schedule == "interleaved" and self.max_rounds:
+                solution = interleave(problem, trace)
+            else:
+                solution = retrain(problem, solver, trace)
         self._trained_on: Any = without_features(train, queries) if local else None
         self._training = {"items": queries.n_items, "queries": queries.n_queries}
         self._feature_types = feature_types(X, queries.X) if local else dask_types(X)
@@ -423,36 +422,30 @@ class FairRanker(RankingEstimator):
         raw = bool(getattr(ranker, "raw_features", False))
         train, measured_on = self._split_again(queries, raw)
         require_preferences(train)
-        report: Any = measured_on
+        report: Any = None
         if test is not None:
             with about("test"):
                 read = read_held_out if isinstance(queries, Queries) else read_alike
                 report = read(test, queries, raw)
                 require_preferences(report)
                 constraint.check(report)
+        problem = Problem(
+            train, ranker, constraint, measured_on, self.enumeration, self.weighting, fit_params
+        )
         options: dict[str, Any] = {
-            "test": report, "keep_models": keep_models, "previous": self.ranker_,
-            "kind": _kind(test, measured_on),
-            "enumeration": self.enumeration, "weighting": self.weighting, "fit_params": fit_params,
+            "test": report, "keep_models": keep_models, "previous": self.ranker_
         }  # fmt: skip
         if along == "lambda":
             shares = np.linspace(0, 2, 9) if values is None else values
-            return lambda_path(train, ranker, constraint, self.lambda_, shares, **options)
+            return lambda_path(problem, self.lambda_, shares, **options)
         lambda_ = self.lambda_
         smallest = float(self.tolerance if values is None else min(values))
         further = self.violation_ > smallest and self.outcome_ is not Outcome.UNREACHABLE
         if further or as_schedule(self.schedule, ranker, self.solver, fit_params) == "interleaved":
-            solution = reweight(
-                train, ranker, constraint, as_solver(self.solver),
-                max_rounds=int(self.max_rounds), tolerance=smallest,
-                measured_on=measured_on, enumeration=self.enumeration, weighting=self.weighting,
-                fit_params=fit_params,
-            )  # fmt: skip
+            trace = Trace(smallest, int(self.max_rounds))
+            solution = retrain(problem, as_solver(self.solver), trace)
             lambda_, options["previous"] = solution.best.lambda_, solution.model
-        return tolerance_path(
-            train, ranker, constraint, lambda_, values, smallest=smallest,
-            measured_on=measured_on, **options,
-        )  # fmt: skip
+        return tolerance_path(problem, lambda_, values, smallest=smallest, **options)
 
     def export_pairs(
         self,
@@ -616,11 +609,6 @@ def _require_place(given: Any, ranker: Any, constraint: Constraint, spread: bool
             "apart. Use one of the catalogue, or a class that has totals(queries, scores), which "
             "add up over partitions, and from_totals(totals, groups)."
         )
-
-
-def _kind(test: Any, validation: Any) -> str:
-    """What to call the queries that are reported on."""
-    return "test" if test is not None else "training" if validation is None else "validation"
 
 
 def _warn_memorised(best: Round) -> None:

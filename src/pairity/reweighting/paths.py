@@ -8,26 +8,20 @@ trainings give them all.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import clone
 
 from pairity._utils.text import make_frame, render_table, shorten
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.constraints import Constraint, largest_gap
+from pairity.constraints import largest_gap
 from pairity.data.queries import Queries
-from pairity.exceptions import InputError, MissingExtraError, PairityError, TrainingError
-from pairity.pairs.cells import mean_auc
-from pairity.rankers.base import Ranker
-from pairity.reweighting.algorithm import all_equal, scores_of
-from pairity.reweighting.weights import make_weigher
+from pairity.exceptions import InputError, MissingExtraError
+from pairity.reweighting.problem import Problem
 
 Along = Literal["lambda", "tolerance"]
 
@@ -172,225 +166,166 @@ class Path:
 
 
 def lambda_path(
-    queries: Queries,
-    ranker: Ranker,
-    constraint: Constraint,
+    problem: Problem,
     lambda_: Array,
     values: Iterable[float],
     *,
     test: Queries | None = None,
-    kind: str | None = None,
     keep_models: bool = False,
     previous: Any = None,
-    enumeration: str = "preference",
-    weighting: str = "indicator",
-    fit_params: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Train with the weights W(x · λ*) for each x, each fit begun at its neighbour.
+    """Train with the weights W(x · λ*) for each x, starting each fit from its neighbour.
 
     Parameters
     ----------
-    queries : Queries
-        To train on.
+    problem : Problem
+        What is trained. Unless there are test queries, the path reports on the queries that the
+        problem is measured on.
     lambda_ : array of shape (n_groups, n_groups) or (n_groups,)
-        λ*, as Algorithm 1 left it.
+        λ*, the result of Algorithm 1.
     values : numbers
         The x, in any order; they are visited from the lowest to the highest.
     test : Queries, optional
-        Queries to report on, with the same numbering of groups; the training queries by default.
-    kind : str, optional
-        What to call them: "training", "test" or "validation".
+        Queries to report on, with the same group codes.
     keep_models : bool
         Whether every point keeps its fitted ranker.
     previous : fitted ranker, optional
-        Where the first fit begins.
-    enumeration, weighting, fit_params
-        As in `pairity.reweighting.algorithm.reweight`.
+        The ranker near x = 1 from which the first fit starts.
 
     References
     ----------
     R. Sonoda, *A Pre-processing Method for Fairness in Ranking*, 2021, second figure.
     """
-    asked = read_values(values, "lambda")
-    train = _Trainer.of(
-        queries, ranker, constraint, lambda_, previous,
-        enumeration=enumeration, weighting=weighting, fit_params=fit_params,
-    )  # fmt: skip
-    target, default = (queries, "training") if test is None else (test, "test")
-    points: dict[float, PathPoint] = {}
-    for x in sorted(set(asked)):
-        points[x] = train.point(x, target, keep_models)
-    return _path("lambda", [points[x] for x in asked], constraint, target, kind or default)
+    numbers = read_values(values, "lambda")
+    reported = problem if test is None else replace(problem, measured_on=test)
+    trainer = _Trainer(reported, lambda_, previous)
+    points = {x: _kept(trainer.point(x), keep_models) for x in sorted(set(numbers))}
+    return _path("lambda", [points[x] for x in numbers], problem, test)
 
 
 def tolerance_path(
-    queries: Queries,
-    ranker: Ranker,
-    constraint: Constraint,
+    problem: Problem,
     lambda_: Array,
     values: Iterable[float] | None = None,
     *,
     smallest: float = 0.01,
-    measured_on: Queries | None = None,
     test: Queries | None = None,
-    kind: str | None = None,
     keep_models: bool = False,
     previous: Any = None,
     max_searches: int = 4,
-    enumeration: str = "preference",
-    weighting: str = "indicator",
-    fit_params: Mapping[str, Any] | None = None,
 ) -> Path:
-    """For each tolerance, the ranker that comes within it with the smallest share of λ*.
+    """Find, for each tolerance, the ranker within it that has the smallest share of λ*.
 
-    The solvers of Algorithm 1 head for a violation of zero and overshoot a tolerance that is
-    generous. Between 0 and 1 the share x of λ* is searched instead, by interpolating between
-    the shares trained so far; all tolerances draw on the same trainings.
+    The solvers of Algorithm 1 aim at a violation of zero and overshoot a wide tolerance. Here the
+    share x of λ* is searched between 0 and 1 instead, by interpolating between the shares trained
+    so far. All tolerances use the same trainings.
 
     Parameters
     ----------
+    problem : Problem
+        The violation on the queries it is measured on must come within the tolerance.
     lambda_ : array of shape (n_groups, n_groups) or (n_groups,)
-        λ*, as Algorithm 1 left it at the smallest tolerance or below.
+        λ*, the result of Algorithm 1 at the smallest tolerance or below.
     values : numbers, optional
         The tolerances, in any order; by default six from the violation at x = 0 down to
         `smallest`.
-    measured_on : Queries, optional
-        Where the violation must come within the tolerance; the training queries by default.
-    test : Queries, optional
-        Queries to report on; those of `measured_on` by default.
-    max_searches : int
-        The most trainings for one tolerance, besides x = 0 and x = 1.
-    kind, keep_models, previous, enumeration, weighting, fit_params
+    test, keep_models, previous
         As in `lambda_path`.
+    max_searches : int
+        The largest number of trainings for one tolerance, besides x = 0 and x = 1.
 
     Notes
     -----
-    A tolerance that no share of λ* trained came within has the point least in violation, and
-    says so (`PathPoint.reached`). On test queries the violation may lie above the tolerance.
+    If no trained share of λ* is within a tolerance, its point is the one with the smallest
+    violation, and `PathPoint.reached` is False. On test queries the violation may be above the
+    tolerance.
     """
-    given = None if values is None else read_values(values, "tolerance")
-    train = _Trainer.of(
-        queries, ranker, constraint, lambda_, previous,
-        enumeration=enumeration, weighting=weighting, fit_params=fit_params,
-    )  # fmt: skip
-    aim = queries if measured_on is None else measured_on
-    found: dict[float, PathPoint] = {}
-
-    def violation(x: float) -> float:
-        if x not in found:
-            found[x] = train.point(x, aim, True)
-        return found[x].violation
-
-    violation(1.0)
-    plain = violation(0.0)
-    asked = given or np.linspace(max(plain, smallest), smallest, 6).tolist()
-    for tolerance in sorted(set(asked), reverse=True):
-        _search(found, violation, tolerance, max_searches)
-    report, default = (aim, "training") if test is None else (test, "test")
+    tolerances = None if values is None else read_values(values, "tolerance")
+    trainer = _Trainer(problem, lambda_, previous)
+    trainer.point(1.0)
+    plain = trainer.violation(0.0)
+    if tolerances is None:
+        tolerances = np.linspace(max(plain, smallest), smallest, 6).tolist()
+    for tolerance in sorted(set(tolerances), reverse=True):
+        trainer.search(tolerance, max_searches)
     points = []
-    for tolerance in asked:
-        within = [x for x in found if violation(x) <= tolerance]
-        at = found[min(within) if within else min(found, key=violation)]
-        estimates = (
-            (at.violation, at.auc) if test is None else _estimates(at.model, constraint, test)
-        )
-        points.append(
-            replace(
-                at,
-                value=tolerance,
-                violation=estimates[0],
-                auc=estimates[1],
-                reached=bool(within),
-                model=at.model if keep_models else None,
-            )
-        )
-    return _path("tolerance", points, constraint, report, kind or default)
-
-
-def _search(
-    found: Mapping[float, PathPoint],
-    violation: Callable[[float], float],
-    tolerance: float,
-    max_searches: int,
-) -> None:
-    """Train at shares that close in on the smallest one within the tolerance.
-
-    In turns by interpolation and by halving, since a hard violation has steps.
-    """
-    for attempt in range(max_searches):
-        high = min((x for x in found if violation(x) <= tolerance), default=0.0)
-        if high == 0.0 or violation(high) >= (1.0 - _CLOSE) * tolerance:
-            return
-        low = max(x for x in found if x < high)
-        aim = (1.0 - 0.5 * _CLOSE) * tolerance
-        share = (violation(low) - aim) / (violation(low) - violation(high))
-        violation(low + (0.5 if attempt % 2 else share) * (high - low))
+    for tolerance in tolerances:
+        within = [x for x in trainer.points if trainer.violation(x) <= tolerance]
+        x = min(within) if within else min(trainer.points, key=trainer.violation)
+        point = replace(trainer.points[x], value=tolerance, reached=bool(within))
+        if test is not None:
+            reported = replace(problem, measured_on=test)
+            delta, auc = reported.measure(reported.scores(point.model))
+            point = replace(point, violation=largest_gap(delta), auc=auc)
+        points.append(_kept(point, keep_models))
+    return _path("tolerance", points, problem, test)
 
 
 @dataclass(eq=False)
 class _Trainer:
-    """Trains at shares of λ*, each time from the model of the nearest share."""
+    """Trains at shares x of λ*, each time starting from the model of the nearest share."""
 
-    queries: Queries
-    ranker: Ranker
-    constraint: Constraint
+    problem: Problem
     lambda_: Array
-    table: Callable[[Array], Array]
-    fit_params: Mapping[str, Any]
-    models: dict[float, Any]
+    previous: Any  # a fitted ranker near x = 1, or None
+    points: dict[float, PathPoint] = field(default_factory=dict)
 
-    @classmethod
-    def of(
-        cls, queries: Queries, ranker: Ranker, constraint: Constraint, lambda_: Array,
-        previous: Any, *, enumeration: str, weighting: str, fit_params: Mapping[str, Any] | None,
-    ) -> _Trainer:  # fmt: skip
-        shape = constraint.delta(queries, queries.each(all_equal)).shape
-        lambda_ = np.asarray(lambda_, dtype=np.float64)
-        if lambda_.shape != shape:
+    def __post_init__(self) -> None:
+        self.lambda_ = np.asarray(self.lambda_, dtype=np.float64)
+        shape = self.problem.unranked.shape
+        if self.lambda_.shape != shape:
             raise InputError(
-                f"λ* has shape {lambda_.shape}, but {constraint!r} has one entry for each of "
-                f"{shape} here. Use the groups that it was found for."
+                f"λ* has shape {self.lambda_.shape}, but {self.problem.constraint!r} has entries "
+                f"of shape {shape} for these groups. Use the groups for which λ* was found."
             )
-        weigher = make_weigher(constraint, queries, shape, enumeration, weighting)
-        models = {} if previous is None else {1.0: previous}
-        return cls(
-            queries, ranker, constraint, lambda_, weigher.table, dict(fit_params or {}), models
-        )
 
-    def point(self, x: float, target: Queries, keep: bool) -> PathPoint:
-        began = time.perf_counter()
-        nearest = min(self.models, key=lambda other: abs(other - x), default=None)
-        previous = None if nearest is None else self.models[nearest]
-        fresh = clone(self.ranker, safe=False)
-        lambda_ = x * self.lambda_ + 0.0  # no minus zero
-        try:
-            fresh.fit_pairs(self.queries, self.table(lambda_), previous=previous, **self.fit_params)
-        except (PairityError, MemoryError):
-            raise
-        except Exception as error:
-            raise TrainingError(
-                f"{type(fresh).__name__} failed with the weights of x = {x:g} times λ*: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        violation, auc = _estimates(fresh, self.constraint, target)
-        self.models[x] = fresh
-        seconds = time.perf_counter() - began
-        kept = fresh if keep else None
-        return PathPoint(x, x, lambda_, violation, auc, seconds, model=kept)
+    def point(self, x: float) -> PathPoint:
+        """The point at a share, trained if it is new."""
+        if x not in self.points:
+            models = {} if self.previous is None else {1.0: self.previous}
+            models |= {share: point.model for share, point in self.points.items()}
+            nearest = min(models, key=lambda share: abs(share - x), default=None)
+            trained = self.problem.train(
+                x * self.lambda_ + 0.0,  # without negative zeros
+                None if nearest is None else models[nearest],
+                f"with the weights of x = {x:g} times λ*",
+            )
+            self.points[x] = PathPoint(
+                x, x, trained.lambda_, largest_gap(trained.delta), trained.auc, trained.seconds,
+                model=trained.model,
+            )  # fmt: skip
+        return self.points[x]
+
+    def violation(self, x: float) -> float:
+        """The violation at a share."""
+        return self.point(x).violation
+
+    def search(self, tolerance: float, max_searches: int) -> None:
+        """Train at shares that close in on the smallest one within the tolerance.
+
+        Interpolation and halving alternate, since a hard violation has steps.
+        """
+        violation = self.violation
+        for attempt in range(max_searches):
+            high = min((x for x in self.points if violation(x) <= tolerance), default=0.0)
+            if high == 0.0 or violation(high) >= (1.0 - _CLOSE) * tolerance:
+                return
+            low = max(x for x in self.points if x < high)
+            aim = (1.0 - 0.5 * _CLOSE) * tolerance
+            share = (violation(low) - aim) / (violation(low) - violation(high))
+            violation(low + (0.5 if attempt % 2 else share) * (high - low))
 
 
-def _estimates(model: Any, constraint: Constraint, queries: Queries) -> tuple[float, float]:
-    """Violation and AUC."""
-    scores = queries.each(partial(scores_of, model))
-    return largest_gap(constraint.delta(queries, scores)), mean_auc(queries, scores)
+def _kept(point: PathPoint, keep_models: bool) -> PathPoint:
+    return point if keep_models else replace(point, model=None)
 
 
-def _path(
-    along: Along, points: list[PathPoint], constraint: Constraint, target: Queries, kind: str
-) -> Path:
-    queries = "query" if target.n_queries == 1 else "queries"
-    measured_on = f"{target.n_queries} {kind} {queries}"
-    return Path(along, tuple(points), repr(constraint), measured_on, target.groups)
+def _path(along: Along, points: list[PathPoint], problem: Problem, test: Queries | None) -> Path:
+    target = problem.target if test is None else test
+    kind = "test" if test is not None else "training" if target is problem.queries else "validation"
+    noun = "query" if target.n_queries == 1 else "queries"
+    measured_on = f"{target.n_queries} {kind} {noun}"
+    return Path(along, tuple(points), repr(problem.constraint), measured_on, target.groups)
 
 
 def read_values(values: Any, along: str) -> list[float]:

@@ -1,0 +1,163 @@
+"""Problem: what Algorithm 1 trains, on which queries, and one training with given multipliers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import clone
+
+from pairity._utils.typing import Array
+from pairity.constraints import Constraint, Contrasts
+from pairity.data.queries import Queries
+from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
+from pairity.pairs.cells import mean_auc
+from pairity.rankers.base import Ranker
+from pairity.reweighting.interleaving import DualAscent
+from pairity.reweighting.weights import Weigher, make_weigher
+
+
+class Trained(NamedTuple):
+    """A fitted ranker, the multipliers it was trained with, and its delta and AUC."""
+
+    model: Any
+    lambda_: Array
+    delta: Array
+    auc: float
+    seconds: float  # for training and measuring
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A ranker, the queries it trains on, and the constraint with the queries it is measured on.
+
+    Parameters
+    ----------
+    queries : Queries
+        The queries to train on.
+    ranker : Ranker
+        It is cloned for every training.
+    constraint : Constraint
+    measured_on : Queries, optional
+        The queries on which delta and AUC are measured. The default is the training queries.
+    enumeration : {"preference", "both"}
+    weighting : {"indicator", "closed-form"}
+    fit_params : mapping
+        Keyword arguments of every fit of the ranker, such as an engine's evaluation sets.
+    """
+
+    queries: Queries
+    ranker: Ranker
+    constraint: Constraint
+    measured_on: Queries | None = None
+    enumeration: str = "preference"
+    weighting: str = "indicator"
+    fit_params: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def target(self) -> Queries:
+        """The queries on which delta and AUC are measured."""
+        return self.queries if self.measured_on is None else self.measured_on
+
+    @cached_property
+    def unranked(self) -> Array:
+        """Delta of equal scores, whose NaN show which entries are not compared."""
+        delta = self.constraint.delta(self.target, self.target.each(_equal_scores))
+        if not len(Contrasts.of(delta).first):
+            raise ConstraintError(
+                f"{self.constraint!r} has nothing to compare in the {self.target.n_queries} "
+                "queries it is measured on. Measure it on more queries, or choose other groups."
+            )
+        return delta
+
+    @cached_property
+    def weigher(self) -> Weigher:
+        """From multipliers to the weight table W."""
+        shape = self.unranked.shape
+        return make_weigher(self.constraint, self.queries, shape, self.enumeration, self.weighting)
+
+    def train(self, lambda_: Array, previous: Any, label: str) -> Trained:
+        """H = H(data, W): train a new ranker with the weights of λ, and measure it.
+
+        Parameters
+        ----------
+        previous : a fitted ranker to start from, or None
+        label : str
+            Where this training belongs, for the message of a failure, such as "in round 3".
+        """
+        start = time.perf_counter()
+        ranker: Any = clone(self.ranker, safe=False)
+        with _naming_failures(ranker, label, lambda_):
+            table = self.weigher.table(lambda_)
+            ranker.fit_pairs(self.queries, table, previous=previous, **self.fit_params)
+            scores = self.scores(ranker)
+        return Trained(ranker, lambda_, *self.measure(scores), time.perf_counter() - start)
+
+    def train_following(self, lambda_: Array, label: str) -> Trained:
+        """As `train`, in one run during which λ moves, beginning at `lambda_`."""
+        start = time.perf_counter()
+        ranker: Any = clone(self.ranker, safe=False)
+        weigher = self.weigher
+        ascent = DualAscent(self.constraint, self.target, weigher.table, lambda_, weigher.scale)
+        with _naming_failures(ranker, label, lambda_):
+            ranker.fit_following(
+                self.queries, ascent, measured_on=self.measured_on, **self.fit_params
+            )
+            scores = self.scores(ranker)
+        seconds = time.perf_counter() - start
+        return Trained(ranker, ascent.lambda_, *self.measure(scores), seconds)
+
+    def scores(self, model: Any) -> Array:
+        """The scores of the queries that are measured on."""
+        return self.target.each(partial(scores_of, model))
+
+    def measure(self, scores: Array) -> tuple[Array, float]:
+        """Delta and AUC of scores of the queries that are measured on."""
+        delta = self.constraint.delta(self.target, scores)
+        if not np.isfinite(delta[np.isfinite(self.unranked)]).all():
+            raise ConstraintError(
+                f"{self.constraint!r} compares other entries for these scores than for equal "
+                "scores. Return NaN only where the data have nothing to compare for any scores."
+            )
+        return delta, mean_auc(self.target, scores)
+
+
+def _equal_scores(queries: Queries) -> Array:
+    return np.zeros(queries.n_items)
+
+
+def scores_of(model: Any, queries: Queries) -> Array:
+    """Return the predictions of a fitted ranker, checked, since a user may have written it."""
+    scores = np.asarray(model.predict(queries.X), dtype=np.float64)
+    name = type(model).__name__
+    if scores.shape != (queries.n_items,):
+        raise InputError(
+            f"{name}.predict returned shape {scores.shape} for {queries.n_items} items. Return "
+            "one score per item."
+        )
+    if not np.isfinite(scores).all():
+        raise InputError(
+            f"{name}.predict returned {int((~np.isfinite(scores)).sum())} scores that are NaN or "
+            f"infinity, of {queries.n_items}. Scale the features, or regularise the ranker more."
+        )
+    return scores
+
+
+@contextmanager
+def _naming_failures(ranker: Any, label: str, lambda_: Array) -> Iterator[None]:
+    """Report the failure of a ranker with its place and λ; pairity's own errors are unchanged."""
+    try:
+        yield
+    except (PairityError, MemoryError):
+        raise
+    except Exception as error:
+        multipliers = np.array2string(lambda_, precision=4, separator=", ").replace("\n", "")
+        raise TrainingError(
+            f"{type(ranker).__name__} failed {label}, with lambda = {multipliers}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
