@@ -69,8 +69,16 @@ def test_as_array():
 
 def test_dict_and_json():
     assert weights().to_dict() == {"f": {"f": 1.0, "m": 1.25}, "m": {"f": 0.5, "m": 1.0}}
-    assert json.loads(weights().to_json()) == {"groups": ["f", "m"], "weights": TABLE}
+    assert json.loads(weights().to_json()) == weights().to_dict()
     assert type(weights().to_dict()["f"]["m"]) is float
+
+
+def test_saturated_cells_are_those_near_zero_or_two():
+    assert weights().saturated() == []
+    table = [[1.0, 1.99, 1.989], [0.01, 0.011, 0.0], [2.0, 1.5, 1.0]]
+    assert PairWeights(table, ("a", "b", "c")).saturated() == [
+        ("a", "b"), ("b", "a"), ("b", "c"), ("c", "a")
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])

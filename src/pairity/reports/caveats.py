@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite
 
+import numpy as np
+
 from pairity._utils.text import shorten
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
 from pairity.reports.evidence import Candidate, Caveat, Evidence
+from pairity.reweighting.weights import PairWeights
 
 MODEST_QUERIES = 50
 SMALL_SHARE = 0.05
@@ -150,11 +153,11 @@ def _weights(evidence: Evidence, after: Candidate) -> Iterator[str]:
         yield f"On the queries it was trained for: {evidence.outcome}"
     if after.weights is None:
         return
-    ends = [w for row in after.weights for w in row if not 0.01 < w < 1.99]
-    if ends:
+    saturated = PairWeights(np.array(after.weights), evidence.groups).saturated()
+    if saturated:
         yield (
-            f"{len(ends)} of {len(after.weights) ** 2} pair weights are at their limits, 0 or 2: "
-            "reweighting can push no further there."
+            f"{len(saturated)} of {len(after.weights) ** 2} pair weights are at their limits, 0 or "
+            "2: reweighting can push no further there."
         )
 
 

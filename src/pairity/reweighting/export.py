@@ -52,7 +52,7 @@ def export_pairs(
 
         "parquet" has the columns query (your id; as text where Parquet has no such type), winner
         and loser (row numbers from 0), winner_group and loser_group (null where missing), weight.
-        The weight table is in the file's metadata, as JSON, under ``pairity.reweighting.weights``.
+        The weight table is in the file's metadata, as JSON, under ``pairity.pair_weights``.
 
         "catboost" is CatBoost's pairs description: winner, loser and weight, separated by tabs,
         without a header. CatBoost wants the rows of a query to stand together in its data.
@@ -149,7 +149,7 @@ def _write_parquet(
             pa.field("loser_group", pa.string()),
             pa.field("weight", pa.float64(), nullable=False),
         ],
-        {"pairity.reweighting.weights": weights.to_json()},
+        {"pairity.pair_weights": weights.to_json()},
     )
     with atomic_write(path) as file, parquet.ParquetWriter(file, schema) as writer:
         for winner, loser, weight in blocks:

@@ -623,17 +623,13 @@ def _warn_memorised(best: Round) -> None:
 
 
 def _at_their_limits(weights: PairWeights) -> str:
-    """Which cells' weights can go no further, as a sentence."""
-    ends = [
-        f"{a!r} preferred to {b!r} ({weights[a, b]:.2f})"
-        for a in weights.groups
-        for b in weights.groups
-        if not 0.01 < weights[a, b] < 1.99
-    ]
-    if not ends:
+    """A sentence on the cells whose weights can move no further."""
+    cells = weights.saturated()
+    if not cells:
         return ""
-    more = f" and {len(ends) - 3} more" if len(ends) > 3 else ""
-    return f" Weights at their limits, 0 and 2: {', '.join(ends[:3])}{more}."
+    named = [f"{a!r} preferred to {b!r} ({weights[a, b]:.2f})" for a, b in cells[:3]]
+    more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
+    return f" Weights at their limits, 0 and 2: {', '.join(named)}{more}."
 
 
 def _note(ended: Round) -> str:

@@ -1,11 +1,11 @@
-"""PairWeights: the learnt K × K table, labelled by group."""
+"""The pair weights: from multipliers to the K × K table, and the table labelled by group."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -19,19 +19,21 @@ from pairity.constraints import Constraint, PairwiseConstraint, spread
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError
 
-Enumeration = Literal["preference", "both"]
+# The weights 2σ(λ) lie between 0 and 2. This close to a limit, a further change of λ moves a weight
+# by less than 0.01, which no longer changes a ranker noticeably.
+_SATURATION = 0.01
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PairWeights:
-    r"""What a pair weighs, by the group of its preferred item and that of its other item.
+    r"""The weight of a pair, by the group of its preferred item and that of its other item.
 
     ``weights["f", "m"]`` multiplies the loss of every preference pair whose preferred item is in
-    the group f and whose other item is in m; 1 is the unweighted problem.
+    group f and whose other item is in group m. A weight of 1 is the unweighted problem.
 
     Attributes
     ----------
-    table : float64 array of shape (n_groups, n_groups), not to be written to
+    table : read-only float64 array of shape (n_groups, n_groups)
     groups : tuple of str
 
     Examples
@@ -55,20 +57,19 @@ class PairWeights:
         groups = tuple(str(name) for name in self.groups)
         if table.shape != (len(groups), len(groups)):
             raise InputError(
-                f"The table has shape {table.shape}, but there are {len(groups)} groups. Give one "
+                f"The table has shape {table.shape}, but there are {len(groups)} groups. Pass one "
                 "row and one column per group."
             )
         if len(set(groups)) < len(groups):
             raise InputError(
-                f"The groups {', '.join(map(repr, groups))} are not all different. Give each a "
-                "name of its own."
+                f"The groups {_quoted(groups)} are not all different. Pass different names."
             )
         wrong = np.argwhere(~(np.isfinite(table) & (table >= 0)))
         if len(wrong):
-            above, below = wrong[0]
+            preferred, other = wrong[0]
             raise InputError(
-                f"The weight of {groups[above]!r} preferred to {groups[below]!r} is "
-                f"{table[above, below]:g}. Give finite weights, 0 or more."
+                f"The weight of {groups[preferred]!r} preferred to {groups[other]!r} is "
+                f"{table[preferred, other]:g}. Weights must be finite and at least 0."
             )
         table.setflags(write=False)
         object.__setattr__(self, "table", table)
@@ -78,11 +79,27 @@ class PairWeights:
         """The weight of a cell, by the names of its groups; by position, use `table`."""
         if not isinstance(cell, tuple) or len(cell) != 2:
             raise InputError(f"{cell!r} is not a pair of groups, such as weights['f', 'm'].")
-        preferred, other = (self._position(name) for name in cell)
-        return float(self.table[preferred, other])
+        for name in cell:
+            if str(name) not in self.groups:
+                raise InputError(
+                    f"There is no group {str(name)!r}; the groups are {_quoted(self.groups)}."
+                )
+        return float(self.table[tuple(self.groups.index(str(name)) for name in cell)])
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
         return np.array(self.table, dtype=dtype, copy=copy)
+
+    def saturated(self) -> list[tuple[str, str]]:
+        """The cells whose weight is at its limit, 0 or 2, so that λ can move it no further.
+
+        Examples
+        --------
+        >>> from pairity import PairWeights
+        >>> PairWeights([[1.0, 1.995], [0.3, 1.0]], ("f", "m")).saturated()
+        [('f', 'm')]
+        """
+        inside = (self.table > _SATURATION) & (self.table < 2.0 - _SATURATION)
+        return [(self.groups[k], self.groups[j]) for k, j in np.argwhere(~inside)]
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """``{preferred: {other: weight}}``."""
@@ -92,101 +109,74 @@ class PairWeights:
         }
 
     def to_json(self) -> str:
-        """The table with its groups, as JSON."""
-        return json.dumps({"groups": list(self.groups), "weights": self.table.tolist()})
+        """What `to_dict` returns, as JSON."""
+        return json.dumps(self.to_dict())
 
     @classmethod
     def from_dict(cls, weights: Mapping[str, Mapping[str, float]]) -> Self:
-        """From ``{preferred: {other: weight}}``, as `to_dict` gives it."""
+        """Read ``{preferred: {other: weight}}``, as `to_dict` returns it."""
         if not isinstance(weights, Mapping):
             raise InputError(f"{show(weights)} is not a mapping {{preferred: {{other: weight}}}}.")
         groups = tuple(weights)
         for name, row in weights.items():
-            if not isinstance(row, Mapping) or set(row) != set(groups):
+            named = isinstance(row, Mapping) and set(row) == set(groups)
+            if not named or not all(map(is_real, row.values())):
                 raise InputError(
-                    f"The weights of {name!r} are {show(row)}. Give one for each of the groups "
-                    f"{', '.join(map(repr, groups))}."
+                    f"The weights of {name!r} are {show(row)}. Pass one number for each of the "
+                    f"groups {_quoted(groups)}."
                 )
-        return cls._checked([[row[name] for name in groups] for row in weights.values()], groups)
+        rows = [[row[name] for name in groups] for row in weights.values()]
+        try:
+            return cls(np.array(rows, dtype=np.float64).reshape(len(groups), len(groups)), groups)
+        except OverflowError as error:
+            raise InputError(f"A weight in {show(rows)} is too large for float64.") from error
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """From JSON, as `to_json` gives it; nothing in it is run."""
+        """Read JSON, as `to_json` returns it; no code in it is run."""
         try:
-            read = json.loads(text)
+            weights = json.loads(text)
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
-                f"The weights are no JSON: {error}. Give what to_json() wrote."
+                f"The weights are not JSON: {error}. Pass what to_json() returned."
             ) from error
-        if not isinstance(read, dict) or set(read) != {"groups", "weights"}:
-            raise InputError(
-                f'{show(read)} is not {{"groups": [...], "weights": [[...], ...]}}. Give what '
-                "to_json() wrote."
-            )
-        return cls._checked(read["weights"], read["groups"])
-
-    @classmethod
-    def _checked(cls, table: Any, groups: Any) -> Self:
-        """From parts that anybody may have written."""
-        if not isinstance(groups, (list, tuple)) or not all(isinstance(g, str) for g in groups):
-            raise InputError(f"The groups are {show(groups)}. Give a list of names.")
-        n = len(groups)
-        rows = table if isinstance(table, list) and len(table) == n else [None]
-        for row in rows:
-            if not isinstance(row, list) or len(row) != n or not all(map(is_real, row)):
-                raise InputError(
-                    f"The weights are {show(table)}. Give {n} rows of {n} numbers, one per group."
-                )
-        try:
-            return cls(np.array(table, dtype=np.float64).reshape(n, n), tuple(groups))
-        except OverflowError as error:
-            raise InputError(f"The weights are {show(table)}, too large for float64.") from error
+        return cls.from_dict(weights)
 
     def to_frame(self, backend: str | None = None) -> Any:
         """One row per cell: preferred, other, weight; in pandas, polars or pyarrow."""
         n = len(self.groups)
-        return make_frame(
-            {
-                "preferred": [name for name in self.groups for _ in range(n)],
-                "other": list(self.groups) * n,
-                "weight": self.table.ravel().tolist(),
-            },
-            backend,
-        )
+        columns: dict[str, list[Any]] = {
+            "preferred": [name for name in self.groups for _ in range(n)],
+            "other": list(self.groups) * n,
+            "weight": self.table.ravel().tolist(),
+        }
+        return make_frame(columns, backend)
+
+    def _rows(self, names: list[Any]) -> tuple[list[Any], list[list[Any]]]:
+        """Header and rows of the table as it is printed."""
+        rows = zip(names, self.table, strict=True)
+        cells = [[name, *(f"{value:.3f}" for value in row)] for name, row in rows]
+        return ["preferred \\ other", *names], cells
 
     def __str__(self) -> str:
-        names = short_names(self.groups)
-        rows = [
-            [name, *(f"{value:.3f}" for value in row)]
-            for name, row in zip(names, self.table, strict=True)
-        ]
-        return render_table(["preferred \\ other", *names], rows)
+        return render_table(*self._rows(short_names(self.groups)))
 
     def _repr_html_(self) -> str:
-        """The same table, for notebooks."""
         names = [tag("bdi", name) for name in short_names(self.groups)]
-        rows = [
-            [name, *(f"{value:.3f}" for value in row)]
-            for name, row in zip(names, self.table, strict=True)
-        ]
-        caption = "What a training pair counts, by the groups of its preferred and its other item"
-        return notebook(table(["preferred \\ other", *names], rows, caption=caption))
+        caption = "Weight of a training pair, by the groups of its preferred and its other item"
+        return notebook(table(*self._rows(names), caption=caption))
 
     def __repr__(self) -> str:
         return f"PairWeights(groups={self.groups}, table={np.round(self.table, 3).tolist()})"
 
-    def _position(self, name: Any) -> int:
-        if str(name) not in self.groups:
-            raise InputError(
-                f"There is no group {str(name)!r}; the groups are "
-                f"{', '.join(map(repr, self.groups))}."
-            )
-        return self.groups.index(str(name))
+
+def _quoted(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names))
 
 
 @dataclass(frozen=True, eq=False)
 class Weigher:
-    """Turns λ into the weight table W.
+    """The rule that turns multipliers λ into the weight table W.
 
     Parameters
     ----------
@@ -200,10 +190,10 @@ class Weigher:
 
     scale: Array
     centred: bool
-    enumeration: Enumeration
+    enumeration: str
 
     def table(self, lambda_: Array) -> Array:
-        """W for these multipliers."""
+        """The table W for these multipliers."""
         exponent = np.zeros(lambda_.shape)
         np.divide(lambda_, self.scale, out=exponent, where=self.scale > 0)
         if self.centred:
@@ -211,8 +201,8 @@ class Weigher:
         return weight_table(spread(exponent), enumeration=self.enumeration)
 
 
-def weight_table(exponent: Array, *, enumeration: Enumeration = "preference") -> Array:
-    r"""The K × K weights that an exponent Σ λ c per cell gives to the preference pairs.
+def weight_table(exponent: Array, *, enumeration: str = "preference") -> Array:
+    r"""The K × K weights of preference pairs, from one exponent e = Σ λ c per cell.
 
     .. math:: W_{kl} = 2 \sigma(e_{kl}) \quad\text{or, with both orders,}\quad
               W_{kl} = \sigma(e_{kl}) + \sigma(-e_{lk})
@@ -236,7 +226,7 @@ def make_weigher(
     enumeration: str,
     weighting: str,
 ) -> Weigher:
-    """Check the two options against the constraint, and gather what the closed form needs."""
+    """Check the two options against the constraint, and compute the scale of the closed form."""
     if enumeration not in ("preference", "both"):
         raise ConstraintError(f"enumeration is {enumeration!r}; choose 'preference' or 'both'.")
     if weighting not in ("indicator", "closed-form"):
@@ -248,16 +238,16 @@ def make_weigher(
             "changes the ranker. Use enumeration='preference'."
         )
     if weighting == "indicator":
-        return Weigher(np.ones(shape), False, enumeration)  # type: ignore[arg-type]
+        return Weigher(np.ones(shape), False, enumeration)
     if not isinstance(constraint, PairwiseConstraint):
         raise ConstraintError(
-            "weighting='closed-form' is known for the four pairwise constraints only. Use "
-            "weighting='indicator' with your own."
+            f"weighting='closed-form' is defined only for the four pairwise constraints, not for "
+            f"{constraint!r}. Use weighting='indicator'."
         )
     if constraint.average != "pair":
         raise ConstraintError(
-            "weighting='closed-form' belongs to constraints that pool pairs: averaged by query, a "
-            f"pair's weight would depend on its query. Use {type(constraint).__name__}"
+            "weighting='closed-form' requires a constraint that pools pairs: if it averages over "
+            f"queries, the weight of a pair depends on its query. Use {type(constraint).__name__}"
             "(average='pair'), or weighting='indicator'."
         )
-    return Weigher(constraint.shares(queries), constraint.has_reference, enumeration)  # type: ignore[arg-type]
+    return Weigher(constraint.shares(queries), constraint.has_reference, enumeration)
