@@ -558,16 +558,20 @@ def test_json_there_and_back(swept):
 
 def test_json_is_checked(swept):
     held = json.loads(swept.to_json())
+    run = held["runs"][0]
     for change, facts in (
-        ({"format": "other"}, "pairity frontier 1"), ({"runs": 3}, "The runs are 3"),
-        ({"constraints": [1]}, "constraints are"), ({"confidence": 2}, "confidence is 2"),
-        ({"test_ratio": "x"}, "ratio is 'x'"), ({"runs": [{}]}, "not a run"),
-        ({"constraints": ["fair"]}, "lacks fair"),
-        ({"runs": [{**held["runs"][0], "seed": True}]}, "seed is True"),
-        ({"runs": [{**held["runs"][0], "notes": [1]}]}, "notes are"),
-        ({"runs": [{**held["runs"][0], "test": {"auc": {}}}]}, "not a figure"),
-        ({"runs": [{**held["runs"][0], "resampled": {"inter": ["x"]}}]}, "not a list of numbers"),
-    ):  # fmt: skip
+        ({"format": "other"}, "pairity frontier 1"),
+        ({"runs": 3}, "runs is 3, not a list"),
+        ({"constraints": [1]}, r"constraints\[0\] is 1, not text"),
+        ({"confidence": 2}, "confidence is 2"),
+        ({"test_ratio": "x"}, "test_ratio is 'x', not a number"),
+        ({"runs": [{}]}, r"runs\[0\].error is missing"),
+        ({"constraints": ["fair"]}, r"runs\[0\] is without fair"),
+        ({"runs": [{**run, "seed": True}]}, "seed is True"),
+        ({"runs": [{**run, "notes": [1]}]}, r"notes\[0\] is 1, not text"),
+        ({"runs": [{**run, "test": {"auc": {}}}]}, "test.auc.constraint is missing"),
+        ({"runs": [{**run, "resampled": {"inter": ["x"]}}]}, "resampled.inter.0. is 'x', not a"),
+    ):
         with pytest.raises(InputError, match=facts):
             Frontier.from_json(json.dumps({**held, **change}))
     for text in ("{", "[]", None):

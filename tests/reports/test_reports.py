@@ -423,7 +423,8 @@ def change(held, *path, to):
         (["candidates", 0, "tops", 0], [999]),
         (["candidates", 2, "weights"], [[1.0]]),
         (["queries", 0, "items", 0, "group"], 7),
-        (["rounds", 0, "lambda_"], [1.0, 2.0, 3.0]),
+        (["rounds", 0, "lambda"], [1.0, 2.0, 3.0]),
+        (["outcome"], "The violation came within the tolerance."),
         (["provenance", 0], ["one"]),
     ],
 )

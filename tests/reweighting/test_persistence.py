@@ -163,7 +163,7 @@ def test_a_ranker_by_itself(saved, tmp_path):
 def test_the_manifest(saved):
     engine, model, folder = saved
     manifest = json.loads((folder / "manifest.json").read_text())
-    assert (manifest["format"], manifest["format_version"]) == ("pairity model", 1)
+    assert (manifest["format"], manifest["format_version"]) == ("pairity model", folders.VERSION)
     assert set(os.listdir(folder)) == {"manifest.json", *manifest["files"]}
     assert manifest["versions"]["pairity"] == pairity.__version__
     assert manifest["versions"]["numpy"] == np.__version__
@@ -604,29 +604,29 @@ def replace_file(folder, name, data):
 
 
 def test_not_a_model(tmp_path, folder):
-    refused(tmp_path / "nowhere", "is not there", "save()")
-    refused(tmp_path, "no manifest.json in it")
+    refused(tmp_path / "nowhere", "does not exist", "save()")
+    refused(tmp_path, "contains no manifest.json")
     refused(folder / "manifest.json", "is a file")
     for text in ("{}", "[]", "3", '{"format": "other"}'):
         (folder / "manifest.json").write_text(text)
-        refused(folder, "not a manifest of pairity's")
+        refused(folder, "manifest.json", "is not in format 'pairity model'")
 
 
 @pytest.mark.parametrize("text", ["", "{", "\x00", '{"a": 1, "a": 2}', "[" * 100_000, "{'a': 1}"])
 def test_invalid_json(folder, text):
     (folder / "manifest.json").write_text(text)
-    refused(folder, "is no JSON", "Get the model again")
+    refused(folder, "is not JSON", "Get the model again")
 
 
 def test_other_encodings(folder):
     path = folder / "manifest.json"
     path.write_bytes(path.read_text().encode("utf-16"))
-    refused(folder, "is no JSON")
+    refused(folder, "is not JSON")
 
 
 def test_a_newer_format(folder):
-    forge(folder, lambda manifest: manifest.update(format_version=2, news=[1]))
-    refused(folder, "format version 2", "reads up to 1", "pip install --upgrade pairity")
+    forge(folder, lambda manifest: manifest.update(format_version=3, news=[1]))
+    refused(folder, "format version 3", "reads versions up to 2", "pip install --upgrade pairity")
     for version in (0, -1, "1", 1.0, None, True):
         forge(folder, lambda manifest, v=version: manifest.update(format_version=v))
         refused(folder, "format_version")
@@ -635,9 +635,9 @@ def test_a_newer_format(folder):
 def test_a_changed_manifest(folder):
     path = folder / "manifest.json"
     path.write_text(path.read_text().replace('"tolerance": 0.05', '"tolerance": 0.06'))
-    refused(folder, "manifest.json", "was changed since it was saved")
+    refused(folder, "manifest.json", "was changed after it was saved")
     path.write_text(path.read_text().replace('"digest"', '"digits"', 1))
-    refused(folder, "was changed since it was saved")
+    refused(folder, "was changed after it was saved")
 
 
 def test_spaces_in_a_manifest_do_not_matter(folder):
@@ -653,7 +653,7 @@ def test_a_missing_file(folder):
 
 def test_a_file_too_many(folder):
     (folder / "notes.txt").write_text("mine")
-    refused(folder, "'notes.txt'", "does not list", "Move it away")
+    refused(folder, "'notes.txt'", "does not list", "move it away")
 
 
 def test_changed_and_truncated_files(saved, tmp_path):
@@ -662,7 +662,7 @@ def test_changed_and_truncated_files(saved, tmp_path):
     name = next(path.name for path in folder.iterdir() if path.suffix != ".json")
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(whole[:-1])
-    refused(folder, name, f"has {len(whole) - 1} bytes, and {len(whole)}", **given_to_load(engine))
+    refused(folder, name, f"has {len(whole) - 1} bytes, but {len(whole)}", **given_to_load(engine))
     (folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     refused(folder, name, "its SHA-256 is not that", **given_to_load(engine))
     (folder / name).write_bytes(whole)
@@ -679,19 +679,19 @@ def test_paths_in_the_manifest(folder, name):
         manifest["files"][name] = manifest["files"]["ranker.npz"]
 
     forge(folder, change)
-    refused(folder, "no plain name of a file in that folder")
+    refused(folder, "not the plain name of a file")
 
 
 def test_links(folder, tmp_path):
     (folder / "ranker.npz").rename(tmp_path / "elsewhere.npz")
     (folder / "ranker.npz").symlink_to(tmp_path / "elsewhere.npz")
-    refused(folder, "ranker.npz", "no plain file")
+    refused(folder, "ranker.npz", "not a regular file")
     (folder / "ranker.npz").unlink()
     os.mkfifo(folder / "ranker.npz")  # which one could wait for without end
-    refused(folder, "ranker.npz", "no plain file")
+    refused(folder, "ranker.npz", "not a regular file")
     (folder / "manifest.json").rename(tmp_path / "manifest.json")
     (folder / "manifest.json").symlink_to(tmp_path / "manifest.json")
-    refused(folder, "manifest.json", "no plain file")
+    refused(folder, "manifest.json", "not a regular file")
 
 
 def test_a_link_to_the_folder_is_fine(folder, tmp_path):
@@ -702,8 +702,8 @@ def test_a_link_to_the_folder_is_fine(folder, tmp_path):
 
 
 def test_too_large_a_manifest(folder, monkeypatch):
-    monkeypatch.setattr(folders, "_LARGEST_MANIFEST", 100)
-    refused(folder, "too large to be a manifest")
+    monkeypatch.setattr(folders, "_MAX_MANIFEST_BYTES", 100)
+    refused(folder, "too large for a manifest")
 
 
 def test_sizes_that_no_machine_has(folder):
@@ -711,7 +711,7 @@ def test_sizes_that_no_machine_has(folder):
         manifest["files"]["ranker.npz"]["size"] = 2**62
 
     forge(folder, change)
-    refused(folder, "was cut off or changed")
+    refused(folder, "was truncated or changed")
 
 
 def test_missing_extras(saved, tmp_path, monkeypatch):
@@ -735,18 +735,18 @@ def test_missing_extras(saved, tmp_path, monkeypatch):
     [
         (("ranker", "class"), "os.system", "ranker.class is 'os.system'"),
         (("ranker", "file"), "other", "ranker.file"),
-        (("ranker", "settings", "alpha"), {"object": "system", "settings": {}}, "is none of"),
-        (("ranker", "settings", "beta"), 1, "'beta', which is unknown"),
+        (("ranker", "settings", "alpha"), {"object": "system", "settings": {}}, "not one of"),
+        (("ranker", "settings", "beta"), 1, "ranker.settings.beta is unknown"),
         (("ranker", "features", "number"), 6, "one number for each of 6 features"),
-        (("ranker", "state", "loss"), "x", "ranker.state.loss is 'x' rather than a number"),
+        (("ranker", "state", "loss"), "x", "ranker.state.loss is 'x', not a number"),
         (("ranker", "state", "n_iter"), -1, "ranker.state.n_iter is -1"),
         (("model", "class"), "Other", "model.class"),
         (("model", "features", "number"), 4, "model.features.number"),
         (("model", "features", "names"), ["a"], "1 names for 5"),
-        (("model", "groups"), ["a", "a"], "model.pair_weights is not usable"),
+        (("model", "groups"), ["a", "a"], "model.pair_weights is refused by PairWeights"),
         (("model", "groups"), ["a", 1], "model.groups"),
         (("model", "pair_weights"), [[1.0, 1.0], [1.0]], "rows of different lengths"),
-        (("model", "pair_weights"), [[1.0, -1.0], [1.0, 1.0]], "is not usable"),
+        (("model", "pair_weights"), [[1.0, -1.0], [1.0, 1.0]], "is refused by PairWeights"),
         (("model", "lambda"), [1.0, 2.0, 3.0], "model.lambda is of shape (3,)"),
         (("model", "outcome"), "GOOD", "model.outcome is 'GOOD'"),
         (("model", "ranker_given"), "wrapped", "model.ranker_given"),
@@ -754,7 +754,7 @@ def test_missing_extras(saved, tmp_path, monkeypatch):
         (("model", "settings", "constraint"), {"object": "InterGroup", "settings": {"x": 1}}, "x"),
         (("model", "settings", "constraint"),
          {"object": "InterGroup", "settings": {"average": "no"}}, "got 'no'"),
-        (("files",), [], "files is [] rather than an object"),
+        (("files",), [], "files is [], not an object"),
         (("files", "ranker.npz", "sha256"), None, "sha256"),
     ],
 )  # fmt: skip
@@ -792,10 +792,10 @@ def test_places_that_are_refused(folder, tmp_path):
     (folder / "notes.txt").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
     for place, words in (
-        (tmp_path / "mine", "something else in it.*thesis.tex"),
+        (tmp_path / "mine", "contains 'thesis.tex' and is not a saved model"),
         (tmp_path / "file", "is a file"),
-        (tmp_path / "nowhere" / "model", "nowhere' is no folder"),
-        (folder, "'notes.txt' in it is not the model's and would be lost"),
+        (tmp_path / "nowhere" / "model", "nowhere' is not a folder"),
+        (folder, "'notes.txt', which is not part of it and would be lost"),
     ):
         with pytest.raises(ModelFileError, match=words):
             model.save(place)

@@ -1,6 +1,6 @@
-"""A saved model is a folder: files and a manifest that lists them; written whole or not at all.
+"""A saved model is a folder with files and a manifest that lists them, written atomically.
 
-MODEL_FORMAT.md says what is in the manifest. Here is only how the folder is written and read.
+MODEL_FORMAT.md describes the content of the manifest. This module writes and reads the folder.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ import secrets
 import shutil
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pairity._utils.json_codec import Entry
+from pairity._utils.json_codec import Entry, Place, parse_document
 from pairity._utils.validation import show
 from pairity.exceptions import ModelFileError
 
 FORMAT = "pairity model"
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*", flags=re.ASCII)
-_LARGEST_MANIFEST = 256 * 2**20
-_AGAIN = "Get the model again from where it was saved."
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*", flags=re.ASCII)
+_MAX_MANIFEST_BYTES = 256 * 2**20  # no known model has more than 1 MiB
+_REMEDY = "Get the model again from where it was saved."
+_GIVE_FOLDER = "Pass the folder that a model was saved to with save()."
 
 
 # --- writing -------------------------------------------------------------------------------------
@@ -36,13 +38,13 @@ _AGAIN = "Get the model again from where it was saved."
 def write_model(
     path: str | os.PathLike[str], content: Mapping[str, Any], files: Mapping[str, bytes]
 ) -> None:
-    """Write a model's folder; an error, or Ctrl-C, leaves what was there before.
+    """Write a model's folder; an error, or Ctrl-C, leaves the previous model in place.
 
     Parameters
     ----------
     path : str or path
-        A folder that is not there yet, an empty one, or a saved model, which is replaced.
-    content : mapping, what the manifest says
+        A folder that does not exist yet, an empty one, or a saved model, which is replaced.
+    content : mapping, the entries of the manifest
     files : mapping from file name to content
     """
     folder = require_output_folder(path)
@@ -57,21 +59,21 @@ def write_model(
         _move(unfinished, folder)
     except OSError as error:
         raise ModelFileError(
-            f"The model cannot be written to {str(folder)!r}: {error.strerror or error}. What was "
-            "there before is as it was. Make room, or save elsewhere."
+            f"The model cannot be written to {str(folder)!r}: {error.strerror or error}. The "
+            "previous content is unchanged. Free some space, or save to another folder."
         ) from error
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _pretty(value: Any, margin: str = "\n") -> str:
-    """JSON for people to read: a key a line, a list on one line unless it holds objects."""
+    """Format JSON with one key per line, and lists on one line unless they hold objects."""
     inner = margin + "  "
     if isinstance(value, dict) and value:
-        each = [f"{json.dumps(key)}: {_pretty(part, inner)}" for key, part in value.items()]
-        return f"{{{inner}{(',' + inner).join(each)}{margin}}}"
-    if isinstance(value, list) and any(isinstance(part, dict) for part in value):
-        return f"[{inner}{(',' + inner).join(_pretty(part, inner) for part in value)}{margin}]"
+        lines = [f"{json.dumps(key)}: {_pretty(entry, inner)}" for key, entry in value.items()]
+        return f"{{{inner}{(',' + inner).join(lines)}{margin}}}"
+    if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+        return f"[{inner}{(',' + inner).join(_pretty(entry, inner) for entry in value)}{margin}]"
     return json.dumps(value, allow_nan=False)
 
 
@@ -83,12 +85,12 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _move(unfinished: Path, folder: Path) -> None:
-    """Give a finished folder its name; the model that had it goes when that is done."""
+    """Give a finished folder its name, and remove the model that had this name."""
     if not folder.exists():
         unfinished.rename(folder)
         return
     if _exchange(unfinished, folder):
-        return  # the old one is now the unfinished one, which is removed
+        return  # `unfinished` is now the old model, which the caller removes
     old = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.old")
     folder.rename(old)
     try:
@@ -99,28 +101,32 @@ def _move(unfinished: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _exchange(one: Path, two: Path) -> bool:
-    """Give two folders each other's names in one step, where the system can (Linux)."""
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange the names of two folders in one step, and return whether the system can.
+
+    Python has no function for this. On Linux, glibc 2.28 and musl 1.2.6 have renameat2(2).
+    """
     try:
         renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
         return False
-    here, both = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    return bool(renameat2(here, os.fsencode(one), here, os.fsencode(two), both) == 0)
+    at_fdcwd, rename_exchange = -100, 2  # from linux/fcntl.h and linux/fs.h
+    arguments = at_fdcwd, os.fsencode(first), at_fdcwd, os.fsencode(second), rename_exchange
+    return bool(renameat2(*arguments) == 0)
 
 
 def require_output_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder to write to; one that holds something else, to be kept perhaps, is refused."""
-    folder = Path(path).resolve()  # through a link, to what it leads to
+    """Return the folder to write to; refuse one with files that a save would remove."""
+    folder = Path(path).resolve()  # a link stays a link
     if not folder.parent.is_dir():
         raise ModelFileError(
-            f"{str(folder.parent)!r} is no folder. Save into a folder that is there."
+            f"{str(folder.parent)!r} is not a folder. Save into a folder that exists."
         )
     if not folder.exists():
         return folder
     if not folder.is_dir():
         raise ModelFileError(
-            f"{str(folder)!r} is a file, and a model is saved as a folder. Give another name."
+            f"{str(folder)!r} is a file, but a model is saved as a folder. Pass another name."
         )
     present = set(os.listdir(folder))
     if not present:
@@ -129,13 +135,13 @@ def require_output_folder(path: str | os.PathLike[str]) -> Path:
         own = {MANIFEST, *_read_manifest(folder).entry("files").values}
     except ModelFileError as error:
         raise ModelFileError(
-            f"{str(folder)!r} is a folder with something else in it, no model of pairity's "
-            f"({sorted(present)[0]!r}, for one). Save to a new folder, or empty this one."
+            f"{str(folder)!r} contains {sorted(present)[0]!r} and is not a saved model of pairity. "
+            "Save to a new folder, or empty this one."
         ) from error
     if present - own:
         raise ModelFileError(
-            f"{str(folder)!r} is a saved model, but {sorted(present - own)[0]!r} in it is not the "
-            "model's and would be lost. Move it elsewhere, or save to another folder."
+            f"{str(folder)!r} is a saved model, but contains {sorted(present - own)[0]!r}, which "
+            "is not part of it and would be lost. Move it elsewhere, or save to another folder."
         )
     return folder
 
@@ -144,114 +150,88 @@ def require_output_folder(path: str | os.PathLike[str]) -> Path:
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[Entry, dict[str, bytes]]:
-    """The manifest of a saved model, and its files, none of them changed since."""
+    """Read the manifest and the files of a saved model, and check that none was changed."""
     folder = Path(path)
     manifest = _read_manifest(folder)
-    files: dict[str, bytes] = {}
     listed = manifest.entry("files")
     for name in listed.values:
-        if not _NAME.fullmatch(name) or name == MANIFEST:
-            raise ModelFileError(
-                f"The manifest of {str(folder)!r} lists the file {show(name)}, which is no plain "
-                f"name of a file in that folder. {_AGAIN}"
-            )
-    present = set(os.listdir(folder))
-    for name in sorted(present - {MANIFEST, *listed.values}):
+        if not _FILE_NAME.fullmatch(name) or name == MANIFEST:
+            raise listed.place.refuse(f"a list with {show(name)}, not the plain name of a file")
+    for name in sorted(set(os.listdir(folder)) - {MANIFEST, *listed.values}):
         raise ModelFileError(
-            f"{str(folder)!r} holds {name!r}, which its manifest does not list. Move it away if "
-            f"you put it there; otherwise: {_AGAIN[0].lower()}{_AGAIN[1:]}"
+            f"{str(folder)!r} contains {name!r}, which its manifest does not list. If you put it "
+            f"there, move it away. {_REMEDY}"
         )
+    files: dict[str, bytes] = {}
     for name in listed.values:
         entry = listed.entry(name)
-        data = _read(folder / name, entry.count("size"))
-        if _sha256(data) != entry.text("sha256"):
+        files[name] = _read(folder / name, entry.count("size"))
+        if _sha256(files[name]) != entry.read("sha256", str):
             raise ModelFileError(
-                f"{str(folder / name)!r} was changed since it was saved: its SHA-256 is not that "
-                f"of the manifest. {_AGAIN}"
+                f"{str(folder / name)!r} was changed after it was saved: its SHA-256 is not that "
+                f"of the manifest. {_REMEDY}"
             )
-        files[name] = data
     return manifest, files
 
 
 def _read_manifest(folder: Path) -> Entry:
     if not folder.is_dir():
-        wrong = "is a file" if folder.exists() else "is not there"
-        raise ModelFileError(
-            f"{str(folder)!r} {wrong}. Give the folder that a model was saved to with save()."
-        )
+        wrong = "is a file" if folder.exists() else "does not exist"
+        raise ModelFileError(f"{str(folder)!r} {wrong}. {_GIVE_FOLDER}")
     path = folder / MANIFEST
     if not os.path.lexists(path):
-        raise ModelFileError(
-            f"{str(folder)!r} is no saved model: there is no {MANIFEST} in it. Give the folder "
-            "that a model was saved to with save()."
-        )
-    try:
-        read = json.loads(_read(path).decode("utf-8"), object_pairs_hook=_each_once)
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(
-            f"{str(path)!r} is no JSON, so it was cut off or changed ({error}). {_AGAIN}"
-        ) from error
-    if not isinstance(read, dict) or read.get("format") != FORMAT:
-        raise ModelFileError(
-            f"{str(path)!r} is not a manifest of pairity's: its format is not {FORMAT!r}. Give the "
-            "folder that a model was saved to with save()."
-        )
-    manifest = Entry(read)
-    _require_version(manifest, path)
-    digest = read.pop("digest", None)
-    try:
-        same = digest == _digest(read)
-    except (ValueError, RecursionError):  # such as NaN, which pairity does not write
-        same = False
-    if not same:
-        raise ModelFileError(
-            f"{str(path)!r} was changed since it was saved: its digest is not that of its content. "
-            f"{_AGAIN}"
-        )
-    return manifest
+        raise ModelFileError(f"{str(folder)!r} contains no {MANIFEST}. {_GIVE_FOLDER}")
+    place = Place(f"manifest {str(path)!r}", _REMEDY, ModelFileError)
+    content = parse_document(_read(path), FORMAT, place)
+    manifest = Entry(content, place)
+    _require_version(manifest)
+    digest = content.pop("digest", None)
+    with suppress(RecursionError):  # of content that is nested too deeply
+        if digest == _digest({"format": FORMAT, **content}):
+            return manifest
+    raise ModelFileError(
+        f"{str(path)!r} was changed after it was saved: its digest is not that of its content. "
+        f"{_REMEDY}"
+    )
 
 
-def _require_version(manifest: Entry, path: Path) -> None:
+def _require_version(manifest: Entry) -> None:
     version = manifest.count("format_version")
     if version > VERSION:
         import pairity
 
         raise ModelFileError(
-            f"{str(path)!r} has format version {version}, and this pairity "
-            f"({pairity.__version__}) reads up to {VERSION}. Update it: pip install --upgrade "
-            "pairity"
+            f"The {manifest.place.document} has format version {version}, and this pairity "
+            f"({pairity.__version__}) reads versions up to {VERSION}. Update it: pip install "
+            "--upgrade pairity"
         )
     if version < 1:
         raise manifest.refuse("format_version", f"{version}")
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    read = dict(pairs)
-    if len(read) < len(pairs):
-        raise ValueError("the same key twice")
-    return read
-
-
 def _read(path: Path, size: int | None = None) -> bytes:
-    """The bytes of a plain file, of this size."""
+    """Read a regular file, of this size where one is given."""
     try:
-        found = os.lstat(path)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode):
             raise ModelFileError(
-                f"{str(path)!r} is a link or something else that is no plain file. {_AGAIN}"
+                f"{str(path)!r} is a link or a special file, not a regular file. {_REMEDY}"
             )
-        if size is None and found.st_size > _LARGEST_MANIFEST:
-            raise ModelFileError(f"{str(path)!r} is too large to be a manifest. {_AGAIN}")
-        if size is not None and found.st_size != size:
+        if size is None and status.st_size > _MAX_MANIFEST_BYTES:
             raise ModelFileError(
-                f"{str(path)!r} has {found.st_size} bytes, and {size} by its manifest: it was cut "
-                f"off or changed. {_AGAIN}"
+                f"{str(path)!r} has {status.st_size} bytes, which is too large for a manifest. "
+                f"{_REMEDY}"
+            )
+        if size is not None and status.st_size != size:
+            raise ModelFileError(
+                f"{str(path)!r} has {status.st_size} bytes, but {size} according to its manifest: "
+                f"it was truncated or changed. {_REMEDY}"
             )
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise ModelFileError(f"{str(path)!r} is missing. {_AGAIN}") from error
+        raise ModelFileError(f"{str(path)!r} is missing. {_REMEDY}") from error
     except (OSError, MemoryError) as error:
-        raise ModelFileError(f"{str(path)!r} cannot be read: {error}.") from error
+        raise ModelFileError(f"{str(path)!r} cannot be read: {error}. {_REMEDY}") from error
 
 
 def _sha256(data: bytes) -> str:
@@ -259,6 +239,6 @@ def _sha256(data: bytes) -> str:
 
 
 def _digest(manifest: Mapping[str, Any]) -> str:
-    """The SHA-256 of a manifest's content, however it is spaced and ordered."""
+    """The SHA-256 of a manifest's content, whatever its spaces and its order of keys."""
     text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return _sha256(text.encode("ascii"))

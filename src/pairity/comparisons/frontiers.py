@@ -17,8 +17,8 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from pairity._utils.html import notebook, table, tag
+from pairity._utils.json_codec import Place, from_plain, parse_document, to_plain
 from pairity._utils.text import make_frame, render_table, shorten
-from pairity._utils.validation import is_real, show
 from pairity.audits.audit import require_sampling
 from pairity.audits.estimates import Estimate
 from pairity.comparisons.points import Point, averages
@@ -245,15 +245,7 @@ class Frontier:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python; None where a number is not defined."""
-        return {
-            "format": FORMAT,
-            "constraints": list(self.constraints),
-            "confidence": self.confidence,
-            "test_ratio": self.test_ratio,
-            "validation_ratio": self.validation_ratio,
-            "definitions": list(self.definitions),
-            "runs": [run.to_dict() for run in self.runs],
-        }
+        return {"format": FORMAT, **to_plain(self)}
 
     def to_json(self) -> str:
         """The same as JSON."""
@@ -262,37 +254,20 @@ class Frontier:
     @classmethod
     def from_json(cls, text: str | bytes) -> Frontier:
         """From JSON, as `to_json` gives it; nothing in it is run."""
-        try:
-            held = json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(
-                f"The frontier is no JSON: {error}. Give what to_json() wrote."
-            ) from error
-        if not isinstance(held, dict) or held.get("format") != FORMAT:
-            raise InputError(f"{show(held)} is not {FORMAT!r}. Give what to_json() wrote.")
-        names: Any = held.get("constraints")
-        said: Any = held.get("definitions")
-        runs = held.get("runs")
-        for texts in (names, said):
-            if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-                raise InputError(f"The constraints are {show(texts)}. Give a list of names.")
-        if not isinstance(runs, list):
-            raise InputError(f"The runs are {show(runs)}. Give a list.")
-        require_sampling(held.get("confidence"), 0)
-        ratios = [held.get("test_ratio"), held.get("validation_ratio")]
-        for ratio in ratios:
-            if ratio is not None and not (is_real(ratio) and 0.0 < ratio < np.inf):
-                raise InputError(f"A ratio is {show(ratio)}. Give a positive number or null.")
-        made = tuple(map(Run.from_dict, runs))
-        for run in made:
+        place = Place("frontier", "Pass what to_json() returned.")
+        frontier: Frontier = from_plain(cls, parse_document(text, FORMAT, place), place)
+        require_sampling(frontier.confidence, 0)
+        for name in ("test_ratio", "validation_ratio"):
+            ratio = getattr(frontier, name)
+            if ratio is not None and not 0.0 < ratio < np.inf:
+                raise place.child(name).refuse(f"{ratio}, not a positive number or null")
+        needed = {*UTILITIES, *frontier.constraints}
+        for index, run in enumerate(frontier.runs):
             for estimates in (run.test, run.validation):
-                if estimates and not {*UTILITIES, *names} <= set(estimates):
-                    lacking = sorted({*UTILITIES, *names} - set(estimates))
-                    raise InputError(f"The run {run.label} lacks {', '.join(lacking)}.")
-        return cls(
-            made, tuple(names), float(held["confidence"]),
-            test_ratio=ratios[0], validation_ratio=ratios[1], definitions=tuple(said),
-        )  # fmt: skip
+                if estimates and not needed <= set(estimates):
+                    missing = ", ".join(sorted(needed - set(estimates)))
+                    raise place.child("runs").child(index).refuse(f"without {missing}")
+        return frontier
 
     def plot(
         self,

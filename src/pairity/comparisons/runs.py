@@ -15,9 +15,8 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity._utils.files import atomic_write
+from pairity._utils.json_codec import Entry, Place, from_plain, parse_document, to_plain
 from pairity._utils.progress import Progress, Show
 from pairity._utils.typing import Array
-from pairity._utils.validation import is_real, show
 from pairity.audits.audit import choose_gain
 from pairity.audits.estimates import (
     Estimate,
@@ -93,45 +92,14 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python; None where a number is not defined."""
-        return {
-            **{each.name: getattr(self, each.name) for each in fields(self)},
-            "seconds": _or_none(self.seconds),
-            "test": {name: _plain_figure(estimate) for name, estimate in self.test.items()},
-            "validation": {name: _plain_figure(f) for name, f in self.validation.items()},
-            "resampled": {
-                name: [_or_none(value) for value in values]
-                for name, values in self.resampled.items()
-            },
-            "notes": list(self.notes),
-        }
+        plain: dict[str, Any] = to_plain(self)
+        return plain
 
     @classmethod
     def from_dict(cls, entries: Any) -> Run:
         """From what `to_dict` gave, checked; nothing in it is run."""
-        names = {each.name for each in fields(cls)}
-        if not isinstance(entries, dict) or set(entries) != names:
-            raise InputError(f"{show(entries)} is not a run; it needs {', '.join(sorted(names))}.")
-        kinds: dict[str, type | tuple[type, ...]] = {
-            "method": str, "settings": dict, "seed": int, "needs_group": bool,
-            "seconds": (int, float, type(None)), "test": dict, "validation": dict,
-            "resampled": dict, "notes": list, "error": (str, type(None)),
-        }  # fmt: skip
-        for name, kind in kinds.items():
-            value = entries[name]
-            if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-                raise InputError(f"The run's {name} is {show(value)}, which no run has.")
-        if not all(isinstance(note, str) for note in entries["notes"]):
-            raise InputError(f"The run's notes are {show(entries['notes'])}, not texts.")
-        return cls(
-            **{
-                **entries,
-                "seconds": _or_nan(entries["seconds"]),
-                "test": {name: _estimate(f) for name, f in entries["test"].items()},
-                "validation": {name: _estimate(f) for name, f in entries["validation"].items()},
-                "resampled": {name: _numbers(v) for name, v in entries["resampled"].items()},
-                "notes": tuple(entries["notes"]),
-            }
-        )
+        run: Run = from_plain(cls, entries, Place("run", "Pass what to_dict() returned."))
+        return run
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -483,12 +451,12 @@ class Store:
             return None
 
     def _read(self, path: Path, key: dict[str, Any]) -> Run:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(held, dict) or held.get("format") != FORMAT:
-            raise InputError(f"it is not in the format {FORMAT!r}.")
-        if held.get("key") != key:
+        place = Place(f"file {path}", "")
+        stored = Entry(parse_document(path.read_bytes(), FORMAT, place), place)
+        if stored.get("key") != key:
             raise InputError("it is about another run.")
-        return Run.from_dict(held.get("run"))
+        run: Run = stored.read("run", Run)
+        return run
 
     def write(self, run: Run) -> None:
         """Put a finished run here."""
@@ -550,42 +518,3 @@ def _plain(value: Any) -> Any:
     return (
         f"{value.__module__}.{named}" if isinstance(named, str) else " ".join(repr(value).split())
     )
-
-
-# --- figures as plain values ----------------------------------------------------------------------
-
-
-def _plain_figure(estimate: Estimate) -> dict[str, Any]:
-    return {
-        name: _or_none(value) if isinstance(value, float) else value
-        for name, value in asdict(estimate).items()
-    }
-
-
-def _estimate(entries: Any) -> Estimate:
-    names = {each.name for each in fields(Estimate)}
-    if not isinstance(entries, dict) or set(entries) != names:
-        raise InputError(f"{show(entries)} is not a figure; it needs {', '.join(sorted(names))}.")
-    texts = {name: entries[name] for name in ("measure", "group", "other", "constraint")}
-    counts = {name: entries[name] for name in ("n_queries", "n_items", "n_pairs")}
-    whole = [value for name, value in counts.items() if name != "n_pairs" or value is not None]
-    named = all(value is None or isinstance(value, str) for value in texts.values())
-    counted = all(isinstance(n, Integral) and not isinstance(n, bool) for n in whole)
-    if not named or not counted or not isinstance(entries["measure"], str):
-        raise InputError(f"{show(entries)} is not a figure: a name or a count is of another kind.")
-    value, low, high = _numbers([entries[name] for name in ("value", "low", "high")])
-    return Estimate(**texts, **counts, value=value, low=low, high=high)
-
-
-def _numbers(values: Any) -> tuple[float, ...]:
-    if not isinstance(values, list) or not all(value is None or is_real(value) for value in values):
-        raise InputError(f"{show(values)} is not a list of numbers.")
-    return tuple(map(_or_nan, values))
-
-
-def _or_none(value: float) -> float | None:
-    return value if isfinite(value) else None
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else float(value)

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pairity._utils.allreduce import current_peers, sum_over_peers
-from pairity._utils.json_codec import Entry, build, encode
+from pairity._utils.json_codec import Entry, Place, build, encode
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.parquet_features import LITTLE_MEMORY, ParquetFeatures, is_lack_of_memory
@@ -61,17 +61,17 @@ class EngineRanker(PairRanker):
         if not isinstance(given, dict) or set(given) != {"class", "params"}:
             return super()._decode_settings(entry)
         own = entry.entry("estimator")
-        if own.text("class") != cls.engine[1]:
+        if own.read("class", str) != cls.engine[1]:
             raise own.refuse("class", f"{show(given['class'])} where {cls.engine[1]} is needed")
         stated = own.entry("params")
         params = stated.settings(tuple(stated.values), {})
-        settings = super()._decode_settings(Entry({**rest, "estimator": None}, entry.where))
-        settings["estimator"] = cls._make_estimator(params, own.where)
+        settings = super()._decode_settings(Entry({**rest, "estimator": None}, entry.place))
+        settings["estimator"] = cls._make_estimator(params, own.place)
         return settings
 
     @classmethod
-    def _make_estimator(cls, params: dict[str, Any], where: str) -> Any:
-        return build(cls._engine_class(), params, where)
+    def _make_estimator(cls, params: dict[str, Any], place: Place) -> Any:
+        return build(cls._engine_class(), params, place)
 
     @classmethod
     def _engine_class(cls) -> Any:

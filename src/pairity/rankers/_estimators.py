@@ -121,7 +121,7 @@ def restore_features(estimator: Any, entry: Entry) -> None:
     """What `describe_features` wrote."""
     estimator.n_features_in_ = entry.count("number")
     if entry.get("names") is not None:
-        names = entry.texts("names")
+        names = entry.read("names", tuple[str, ...])
         if len(names) != estimator.n_features_in_:
             raise entry.refuse("names", f"{len(names)} names for {estimator.n_features_in_}")
         estimator.feature_names_in_ = np.array(names, dtype=object)
@@ -291,7 +291,7 @@ class PairRanker(RankingEstimator):
         module: Any = None,  # noqa: ARG003 - TorchRanker's
     ) -> Self:
         """The ranker, not fitted."""
-        ranker: Self = build(cls, cls._decode_settings(entry), entry.where)
+        ranker: Self = build(cls, cls._decode_settings(entry), entry.place)
         return ranker
 
     def _encode_settings(self) -> dict[str, Any]:
@@ -300,7 +300,6 @@ class PairRanker(RankingEstimator):
 
     @classmethod
     def _decode_settings(cls, entry: Entry) -> dict[str, Any]:
-        entry = from_format_1(entry)
         return entry.settings(tuple(cls._get_param_names()), _known_losses())
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
@@ -310,13 +309,6 @@ class PairRanker(RankingEstimator):
     def _from_native(self, state: Entry, data: bytes) -> None:
         """Set what `_to_native` gave."""
         raise NotImplementedError
-
-
-def from_format_1(settings: Entry) -> Entry:
-    """Give settings of a model in format 1 the parameter names of today."""
-    names = {"regressor": "estimator", "module": "estimator"}
-    values = {names.get(name, name): value for name, value in settings.values.items()}
-    return Entry(values, settings.where)
 
 
 def _known_losses() -> dict[str, type]:

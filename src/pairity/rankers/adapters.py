@@ -42,13 +42,9 @@ _REFUSED = {
 _SAVED = [name for name in rankers.__all__ if name != "Ranker"]
 
 
-_FORMAT_1 = {"NewtonRanker": "RegressorRanker"}  # format 1: stored class names that changed
-
-
 def ranker_class(entry: Entry) -> Any:
     """The class of a saved ranker, from what the manifest says of it."""
-    name = entry.text("class")
-    name = _FORMAT_1.get(name, name)
+    name = entry.read("class", str)
     if name not in _SAVED:
         raise entry.refuse("class", f"{show(name)}, which is none of {', '.join(_SAVED)}")
     return getattr(rankers, name)

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity._utils.json_codec import Entry, build
+from pairity._utils.json_codec import Entry, Place, build
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.queries import Queries, require_preferences
@@ -158,12 +158,12 @@ class CatBoostPairRanker(EngineRanker):
         self.best_iteration_ = None if best is None else state.count("best_iteration")
 
     @classmethod
-    def _make_estimator(cls, params: dict[str, Any], where: str) -> Any:
+    def _make_estimator(cls, params: dict[str, Any], place: Place) -> Any:
         def rebuilt(**settings: Any) -> Any:
             return cls._engine_class()().set_params(**settings)
 
         rebuilt.__name__ = cls.engine[1]
-        return build(rebuilt, params, where)
+        return build(rebuilt, params, place)
 
 
 def _is_cbm(data: bytes) -> bool:

@@ -16,7 +16,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
-from pairity._utils.json_codec import Entry, encode_number
+from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
 from pairity.data.columns import Features
 from pairity.data.queries import Queries, require_preferences
@@ -176,7 +176,7 @@ class LinearRanker(PairRanker):
         file = io.BytesIO()
         np.savez(file, coef=self.coef_, beta=self._beta, scale=self._scale)
         state = {
-            "loss": encode_number(self.loss_),
+            "loss": to_plain(float(self.loss_)),
             "n_iter": int(self.n_iter_),
             "n_evaluations": int(self.n_evaluations_),
         }
@@ -185,7 +185,7 @@ class LinearRanker(PairRanker):
     def _from_native(self, state: Entry, data: bytes) -> None:
         arrays = _read_arrays(data, self.n_features_in_)
         self.coef_, self._beta, self._scale = (arrays[name] for name in _ARRAYS)
-        self.loss_ = state.number("loss")
+        self.loss_ = state.read("loss", float)
         self.n_iter_ = state.count("n_iter")
         self.n_evaluations_ = state.count("n_evaluations")
 

@@ -17,7 +17,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
-from pairity._utils.json_codec import Entry, encode_array
+from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
 from pairity.data.queries import Queries, require_preferences
@@ -211,8 +211,8 @@ class RegressorRanker(PairRanker):
                 "model_ by yourself."
             )
         state = {
-            "weights": encode_array(self.model_.weights),
-            "loss_curve": encode_array(np.array(self.loss_curve_, dtype=np.float64)),
+            "weights": to_plain(self.model_.weights),
+            "loss_curve": to_plain(self.loss_curve_),
             "seed": int(self._seed),
         }
         return state, data

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
-from pairity._utils.json_codec import Entry, encode_array
+from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Features
@@ -18,7 +18,7 @@ from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.losses import as_loss
 from pairity.rankers._boosting import import_engine, unreadable
-from pairity.rankers._estimators import PairRanker, from_format_1
+from pairity.rankers._estimators import PairRanker
 from pairity.rankers._torch_training import (
     Trainer,
     Weighted,
@@ -207,7 +207,7 @@ class TorchRanker(PairRanker):
         """The ranker, not fitted, around the caller's module."""
         torch = import_engine("torch", "TorchRanker")
         if module is None or isinstance(module, type) or not isinstance(module, torch.nn.Module):
-            was = from_format_1(entry).setting("estimator")
+            was = entry.setting("estimator")
             given = "" if module is None else f" module is {show(module)}."
             raise ModelFileError(
                 "A file holds the parameters of a PyTorch module, not its code (it was "
@@ -239,8 +239,8 @@ class TorchRanker(PairRanker):
             "seed": int(self._seed),
             "n_epochs": int(self.n_epochs_),
             "best_epoch": int(self.best_epoch_),
-            "loss_curve": encode_array(np.array(self.loss_curve_, dtype=np.float64)),
-            "validation_curve": encode_array(np.array(self.validation_curve_, dtype=np.float64)),
+            "loss_curve": to_plain(self.loss_curve_),
+            "validation_curve": to_plain(self.validation_curve_),
         }
         return state, data
 

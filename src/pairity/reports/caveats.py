@@ -11,6 +11,7 @@ import numpy as np
 from pairity._utils.text import shorten
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
 from pairity.reports.evidence import Candidate, Caveat, Evidence
+from pairity.reweighting.algorithm import Outcome
 from pairity.reweighting.weights import PairWeights
 
 MODEST_QUERIES = 50
@@ -145,11 +146,7 @@ def _side_effects(evidence: Evidence, before: Candidate, after: Candidate) -> It
 
 def _weights(evidence: Evidence, after: Candidate) -> Iterator[str]:
     chosen = after is evidence.candidates[evidence.after]
-    if (
-        chosen
-        and evidence.outcome
-        and not evidence.outcome.startswith(("The violation came", "No rew"))
-    ):
+    if chosen and evidence.outcome not in (None, Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
         yield f"On the queries it was trained for: {evidence.outcome}"
     if after.weights is None:
         return

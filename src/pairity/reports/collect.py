@@ -180,7 +180,7 @@ def collect(
         n_queries=queries.n_queries,
         rounds=() if model is None else _rounds(model),
         lambda_cells=() if model is None else _lambda_cells(model),
-        outcome="" if model is None else str(model.outcome_),
+        outcome=None if model is None else model.outcome_,
         provenance=tuple((str(key), str(value)) for key, value in (provenance or {}).items()),
     )
     return add_caveats(made)

@@ -7,17 +7,14 @@ A report computes nothing: what it draws is here, measured once on held-out quer
 from __future__ import annotations
 
 import json
-import types
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import cache
-from math import isfinite
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Any
 
-from pairity._utils.validation import show
+from pairity._utils.json_codec import Place, from_plain, parse_document, to_plain
 from pairity.audits.audit import Audit
 from pairity.audits.estimates import NAN, Estimate
 from pairity.exceptions import InputError
+from pairity.reweighting.algorithm import Outcome
 
 FORMAT = "pairity evidence 1"
 FILE = "evidence.json"  # its name in a saved model's folder
@@ -154,7 +151,7 @@ class Evidence:
     n_queries : int, how many were held out
     rounds : tuple of RoundSeen
     lambda_cells : the groups (numbers) of each entry of λ that moved, preferred one first
-    outcome : str, how the fit ended
+    outcome : Outcome or None, how the fit ended
     provenance : tuple of (str, str), how to get it again
     """
 
@@ -175,12 +172,12 @@ class Evidence:
     n_queries: int = 0
     rounds: tuple[RoundSeen, ...] = ()
     lambda_cells: tuple[tuple[int, ...], ...] = ()
-    outcome: str = ""
+    outcome: Outcome | None = None
     provenance: tuple[tuple[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python; None where a number is not defined."""
-        return {"format": FORMAT, **_plain(self)}
+        return {"format": FORMAT, **to_plain(self)}
 
     def to_json(self) -> str:
         """The same as JSON."""
@@ -189,18 +186,10 @@ class Evidence:
     @classmethod
     def from_json(cls, text: str | bytes) -> Evidence:
         """From JSON, as `to_json` gives it; nothing in it is run."""
-        try:
-            held = json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InputError(
-                f"The evidence is no JSON: {error}. Give what to_json() wrote."
-            ) from error
-        if not isinstance(held, dict) or held.get("format") != FORMAT:
-            raise InputError(f"{show(held)} is not {FORMAT!r}. Give what to_json() wrote.")
-        del held["format"]
-        made: Evidence = _read(cls, held, "evidence")
-        _require_consistent(made)
-        return made
+        place = Place("evidence", "Pass what to_json() returned.")
+        evidence: Evidence = from_plain(cls, parse_document(text, FORMAT, place), place)
+        _require_consistent(evidence)
+        return evidence
 
     def __repr__(self) -> str:
         names = ", ".join(repr(each.name) for each in self.candidates)
@@ -229,69 +218,3 @@ def _require_consistent(evidence: Evidence) -> None:
             "The evidence does not fit together: an entry points to what is not there. Write it "
             "anew with to_json()."
         )
-
-
-# --- dataclasses as plain values, and back ----------------------------------------------------
-
-
-def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
-    if isinstance(value, (tuple, list)):
-        return [_plain(each) for each in value]
-    if isinstance(value, float) and not isfinite(value):
-        return None
-    return value
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
-
-
-def _read(kind: Any, value: Any, where: str) -> Any:
-    """A value of this type from plain JSON, checked."""
-    origin = get_origin(kind)
-    if origin in (Union, types.UnionType):
-        if value is None:
-            return None
-        return _read(next(each for each in get_args(kind) if each is not type(None)), value, where)
-    if origin is tuple:
-        parts = get_args(kind)
-        if not isinstance(value, list) or (parts[-1] is not ... and len(value) != len(parts)):
-            raise _refused(where, value)
-        each_kind = [parts[0]] * len(value) if parts[-1] is ... else parts
-        return tuple(_read(each, part, where) for each, part in zip(each_kind, value, strict=True))
-    if is_dataclass(kind):
-        return _read_fields(kind, value, where)
-    if kind is float:
-        if value is None:
-            return NAN
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            return float(value)
-    elif isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
-        return value
-    raise _refused(where, value)
-
-
-def _read_fields(kind: Any, value: Any, where: str) -> Any:
-    if not isinstance(value, Mapping):
-        raise _refused(where, value)
-    hints, parts = _hints(kind), {each.name: each for each in fields(kind)}
-    unknown = set(value) - set(parts)
-    absent = [
-        name
-        for name, each in parts.items()
-        if name not in value and each.default is MISSING and each.default_factory is MISSING
-    ]
-    if unknown or absent:
-        raise _refused(f"{where}.{(sorted(unknown) + absent)[0]}", value)
-    return kind(
-        **{name: _read(hints[name], part, f"{where}.{name}") for name, part in value.items()}
-    )
-
-
-def _refused(where: str, value: Any) -> InputError:
-    return InputError(
-        f"{where} is {show(value)}, which pairity does not write. Give what to_json() wrote."
-    )

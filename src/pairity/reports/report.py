@@ -262,7 +262,7 @@ def _exposure(evidence: Evidence, by_group: Html) -> list[Html]:
         ]  # fmt: skip
     parts.append(tag("h3", "How the multipliers came to rest"))
     if len(evidence.rounds) > 1:
-        text = f"The multiplier λ of each cell, retraining by retraining. {evidence.outcome}"
+        text = f"The multiplier λ of each cell, retraining by retraining. {evidence.outcome or ''}"
         parts.append(_chart("rounds", text, pages.rounds_key(evidence)))
     elif evidence.outcome:
         parts.append(tag("p", evidence.outcome))

@@ -1,68 +1,53 @@
-"""Checkpoint: the rounds of a fit as they end, in a folder from which it can be resumed.
+"""Checkpoint: the completed rounds of a fit, in a folder from which the fit can be resumed.
 
-A resumed fit goes through the rounds that ended without training anew: the solver is told what it
-was told then, and so goes on where the fit was interrupted, on this machine or on another.
+A resumed fit repeats the completed rounds without training: the solver receives the recorded
+results, and continues where the fit was interrupted, on this machine or on another.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from pairity._utils.files import atomic_write
-from pairity._utils.json_codec import Entry, encode_array, encode_number
+from pairity._utils.json_codec import Place, from_plain, parse_document, to_plain
 from pairity._utils.model_folder import read_model
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
 from pairity.exceptions import InputError
 from pairity.rankers.adapters import ranker_class
 from pairity.reweighting.algorithm import Round
 
 FORMAT = "pairity checkpoint"
 FILE = "rounds.json"
+_REMEDY = "Remove the folder to start again, or pass another folder."
 
 
-def describe_round(ended: Round) -> dict[str, Any]:
-    """A round as JSON."""
-    return {
-        "number": int(ended.number),
-        "lambda": encode_array(ended.lambda_),
-        "violation": encode_array(ended.delta),
-        "worst": encode_number(ended.violation),
-        "auc": encode_number(ended.auc),
-        "seconds": encode_number(ended.seconds),
-    }
+@dataclass(frozen=True)
+class _Content:
+    """The content of ``rounds.json``."""
 
-
-def read_round(entry: Entry, k: int) -> Round:
-    """A round from its JSON; `k` is the number of groups."""
-    shapes = ((k, k), (k,))
-    return Round(
-        number=entry.count("number"),
-        lambda_=entry.array("lambda", shapes),
-        delta=entry.array("violation", shapes),
-        violation=entry.number("worst"),
-        auc=entry.number("auc"),
-        seconds=entry.number("seconds"),
-    )
+    settings: dict[str, Any]
+    rounds: tuple[Round, ...]
 
 
 class Checkpoint:
-    """A folder with ``rounds.json`` and the ranker of each round that ended.
+    """A folder with ``rounds.json`` and the ranker of each completed round.
 
     Parameters
     ----------
     folder : str or path
-        Is made where it is not there.
+        The folder is created if it does not exist.
     settings : mapping from name to JSON
-        What the rounds depend on, data included: a folder that holds another fit is refused.
+        Everything that the rounds depend on, data included. A folder with the rounds of a fit with
+        other settings is refused.
     n_groups : int
-    ranker : the ranker to be fitted, not changed
+    ranker : the ranker that is fitted; it is not changed
     """
 
     def __init__(
@@ -74,89 +59,80 @@ class Checkpoint:
     ) -> None:
         if not getattr(ranker, "file_name", ""):
             raise InputError(
-                f"checkpoint keeps the ranker of every round, and {type(ranker).__name__} is none "
-                "that pairity knows how to save. Leave checkpoint out."
+                f"checkpoint saves the ranker of every round, but pairity cannot save a "
+                f"{type(ranker).__name__}. Leave checkpoint out."
             )
         self.folder, self.settings = Path(folder), json.loads(json.dumps(dict(settings)))
-        self.n_groups, self.module = n_groups, getattr(ranker, "estimator", None)
+        self.module = getattr(ranker, "estimator", None)
         self.rounds: list[Round] = []
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            there = sorted(each.name for each in self.folder.iterdir())
+            names = sorted(path.name for path in self.folder.iterdir())
+            if FILE in names:
+                self._read(self.folder / FILE, n_groups)
         except OSError as error:
             raise InputError(
-                f"checkpoint={str(folder)!r} is no folder that can be used: {error.strerror}."
+                f"checkpoint={str(folder)!r} is not a folder that can be used: {error.strerror}."
             ) from error
-        if FILE in there:
-            self._read()
-        elif any(not each.startswith((".", "round-")) for each in there):
+        if FILE not in names and any(not name.startswith((".", "round-")) for name in names):
             raise InputError(
-                f"checkpoint={str(folder)!r} holds other files, such as {there[0]!r}, and no "
-                "checkpoint. Give a folder of its own."
+                f"checkpoint={str(folder)!r} contains other files, such as {names[0]!r}, and no "
+                "checkpoint. Pass a folder that is used for nothing else."
             )
 
     def ended(self, number: int, lambda_: Array | None) -> tuple[Round, Any] | None:
-        """A round that ended before, and its ranker.
+        """Return a completed round and its ranker, or None.
 
-        `lambda_` is what it would be trained with now, where that is settled beforehand.
+        Parameters
+        ----------
+        number : int
+        lambda_ : array or None
+            The multipliers that this fit would use, where they are known beforehand.
         """
-        found = next((each for each in self.rounds if each.number == number), None)
-        if found is None:
+        completed = next((entry for entry in self.rounds if entry.number == number), None)
+        if completed is None:
             return None
-        if lambda_ is not None and not np.allclose(found.lambda_, lambda_, rtol=1e-6, atol=1e-9):
+        # A resumed fit may sum in another order (threads, workers): allow for rounding.
+        if lambda_ is not None and not np.allclose(completed.lambda_, lambda_, 1e-6, 1e-9):
             raise InputError(
                 f"Round {number} of the checkpoint in {str(self.folder)!r} was trained with other "
-                "multipliers than this fit comes to: it is from another version, or other data. "
-                "Remove the folder, or give another."
+                "multipliers than this fit computes, so it is from another version of pairity or "
+                f"from other data. {_REMEDY}"
             )
-        manifest, files = read_model(self._place(number))
+        manifest, files = read_model(self._ranker_folder(number))
         entry = manifest.entry("ranker")
-        return found, ranker_class(entry).from_files(entry, files, self.module)
+        return completed, ranker_class(entry).from_files(entry, files, self.module)
 
-    def keep(self, ended: Round, model: Any) -> None:
-        """Write a round and its ranker; whole, or not at all."""
-        model.save(self._place(ended.number))
-        self.rounds.append(ended)
-        said = {
-            "format": FORMAT,
-            "settings": self.settings,
-            "rounds": [describe_round(each) for each in self.rounds],
-        }
-        with atomic_write(self.folder / FILE) as target:
-            target.write(json.dumps(said, indent=1, allow_nan=False).encode())
+    def keep(self, completed: Round, model: Any) -> None:
+        """Write a round and its ranker, completely or not at all."""
+        model.save(self._ranker_folder(completed.number))
+        self.rounds.append(completed)
+        content = {"format": FORMAT, **to_plain(_Content(self.settings, tuple(self.rounds)))}
+        with atomic_write(self.folder / FILE) as file:
+            file.write(json.dumps(content, indent=1, allow_nan=False).encode())
 
-    def _place(self, number: int) -> Path:
+    def _ranker_folder(self, number: int) -> Path:
         return self.folder / f"round-{number}"
 
-    def _read(self) -> None:
-        path = self.folder / FILE
-        try:
-            said = Entry(json.loads(path.read_bytes()), FILE)
-            if said.get("format") != FORMAT:
-                raise said.refuse("format", show(said.get("format")))
-            self._require_same(said.entry("settings").values)
-            self.rounds = [read_round(each, self.n_groups) for each in said.entries("rounds")]
-        except _OtherFitError as error:
-            raise InputError(str(error)) from None
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{str(path)!r} is no checkpoint that can be read ({error}). Remove the folder to "
-                "begin anew, or give another."
-            ) from error
-
-    def _require_same(self, stated: Mapping[str, Any]) -> None:
-        names = [*self.settings, *(name for name in stated if name not in self.settings)]
-        for name in names:
-            then, now = stated.get(name), self.settings.get(name)
-            if then != now:
-                said = (
-                    f"{name} was {json.dumps(then)[:80]} there and is {json.dumps(now)[:80]} here"
+    def _read(self, path: Path, n_groups: int) -> None:
+        place = Place(f"checkpoint {str(path)!r}", _REMEDY)
+        content = from_plain(_Content, parse_document(path.read_bytes(), FORMAT, place), place)
+        for name in {**self.settings, **content.settings}:
+            saved, current = content.settings.get(name), self.settings.get(name)
+            if saved != current:
+                raise InputError(
+                    f"The checkpoint in {str(self.folder)!r} is from another fit: {name} was "
+                    f"{json.dumps(saved)[:80]} there and is {json.dumps(current)[:80]} now. "
+                    f"{_REMEDY}"
                 )
-                raise _OtherFitError(
-                    f"The checkpoint in {str(self.folder)!r} is of another fit: {said}. Remove the "
-                    "folder to begin anew, or give another."
-                )
+        require_shapes(content.rounds, n_groups, place.child("rounds"))
+        self.rounds = list(content.rounds)
 
 
-class _OtherFitError(Exception):
-    """A checkpoint of other data or settings."""
+def require_shapes(rounds: Sequence[Round], n_groups: int, place: Place) -> None:
+    """Refuse rounds whose multipliers are not by group or by cell of this number of groups."""
+    for index, completed in enumerate(rounds):
+        for name in ("lambda_", "delta"):
+            shape = getattr(completed, name).shape
+            if shape not in ((n_groups,), (n_groups, n_groups)):
+                raise place.child(index).child(name).refuse(f"of shape {shape}")

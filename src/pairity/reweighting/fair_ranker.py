@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 
 from pairity._utils.html import Html, join, tag
-from pairity._utils.json_codec import Entry, require_stored
+from pairity._utils.json_codec import require_stored
 from pairity._utils.progress import Progress
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real
@@ -49,12 +49,12 @@ from pairity.rankers._estimators import (
     require_spreads,
     require_streams,
 )
-from pairity.rankers.adapters import as_ranker, ranker_class
+from pairity.rankers.adapters import as_ranker
 from pairity.reweighting.algorithm import Outcome, Round, Solution, Trace, interleave, retrain
 from pairity.reweighting.checkpoints import Checkpoint
 from pairity.reweighting.export import export_pairs
 from pairity.reweighting.interleaving import as_schedule
-from pairity.reweighting.manifest import describe_model, encode_settings, read_model
+from pairity.reweighting.manifest import describe_model, encode_settings
 from pairity.reweighting.paths import Path, lambda_path, read_values, tolerance_path
 from pairity.reweighting.problem import Problem
 from pairity.reweighting.solvers import as_solver
@@ -515,19 +515,6 @@ class FairRanker(RankingEstimator):
         inner = self.ranker_.to_files()
         content = {"model": describe_model(self), **inner.content}
         return Stored(content, inner.files, inner.libraries)
-
-    @classmethod
-    def from_files(cls, manifest: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
-        """The fitted model from what `to_files` gave; `module` is PyTorch's architecture."""
-        entry, inner = manifest.entry("model"), manifest.entry("ranker")
-        kind = ranker_class(inner)
-        fitted = kind.from_files(inner, files, module)
-        ranker = kind.from_settings(inner.entry("settings"), files, module)
-        choices = {"default": None, "adapter": ranker}
-        if hasattr(ranker, "estimator"):
-            choices["wrapped"] = ranker.estimator
-        model: Self = read_model(cls, entry, choices, fitted)
-        return model
 
     def _check_parameters(self) -> None:
         require_stored(self)

@@ -1,48 +1,62 @@
-"""load: a saved model from its folder; nothing in it is run."""
+"""load: read a saved model from its folder."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from pairity._utils.json_codec import Entry, build
 from pairity._utils.model_folder import read_model
 from pairity.exceptions import InputError
+from pairity.rankers._estimators import restore_features
 from pairity.rankers.adapters import ranker_class
+from pairity.reweighting.checkpoints import require_shapes
 from pairity.reweighting.fair_ranker import FairRanker
+from pairity.reweighting.manifest import KNOWN_OBJECTS, NOT_SETTINGS, SavedModel
+from pairity.reweighting.weights import PairWeights
+
+# Names of format 1, and what they are called now. `load` translates them before it reads anything.
+FORMAT_1_SETTINGS = {"pairs": "enumeration"}  # parameters of FairRanker
+FORMAT_1_ROUND = {"violation": "delta", "worst": "violation"}  # keys of a round
+FORMAT_1_RANKERS: dict[str, tuple[str, dict[str, str]]] = {  # rankers and their parameters
+    "NewtonRanker": ("RegressorRanker", {"regressor": "estimator"}),
+    "TorchRanker": ("TorchRanker", {"module": "estimator"}),
+}
 
 
 def load(path: str | os.PathLike[str], *, module: Any = None) -> Any:
-    """A model that `save` wrote: a fitted `FairRanker`, or the ranker that was saved.
+    """Load a model that `save` wrote: a fitted `FairRanker`, or a ranker that was saved alone.
 
     Parameters
     ----------
     path : str or path
         The folder.
     module : torch.nn.Module, optional
-        For a PyTorch model, the module as it was made for training: files hold its parameters,
-        not its code. It is copied; `fit` would begin with the parameters it has.
+        For a PyTorch model, the module as it was constructed for training: the files hold its
+        parameters, not its code. It is copied. A later `fit` starts from the parameters that the
+        passed module has.
 
     Returns
     -------
     FairRanker or ranker
         Its predictions are those of the saved model, bit for bit. `export_pairs` and `path` need
-        the training data again, which is not in the files. What no file can hold (a function as
-        constraint, a generator of random numbers, validation data) is missing: such a model
-        predicts, and says what to set when it is fitted again.
+        the training data again, because the files do not hold it. Settings that a file cannot
+        hold (a function as constraint, a random number generator, validation data) are missing:
+        such a model predicts, and `fit` raises an error that names the setting.
 
     Raises
     ------
     ModelFileError
-        Where a file is missing, added, changed or cut off, or the manifest is not what this
-        version of pairity can read.
+        If a file is missing, unknown, changed or truncated, or if this version of pairity cannot
+        read the manifest.
     MissingExtraError
-        Where the model's engine is not installed.
+        If the model's engine is not installed.
 
     Notes
     -----
-    Nothing is unpickled, and no code in a file is run. The digests notice accidents; they cannot
-    notice somebody who changes a file and its digest, and engines are not built to read files of
-    people who wish them ill: load models from whom you trust.
+    Nothing is unpickled, and no code in a file is run. The digests detect accidents. They cannot
+    detect somebody who changes a file together with its digest, and engines are not hardened
+    against malicious files: load models only from sources that you trust.
 
     Examples
     --------
@@ -58,18 +72,72 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Any:
     True
     """
     manifest, files = read_model(path)
-    for name in manifest.texts("also") if "also" in manifest.values else ():
-        files.pop(name, None)  # a report, say: kept with the model, and no part of it
+    if manifest.count("format_version") == 1:
+        _translate_format_1(manifest)
+    for name in manifest.read("also", tuple[str, ...]) if "also" in manifest.values else ():
+        files.pop(name, None)  # files beside the model, such as a report
     entry = manifest.entry("ranker")
     kind = ranker_class(entry)
     if module is not None and not kind.needs_module:
         raise InputError(
-            f"module is for PyTorch models, and {str(path)!r} holds a {kind.__name__}. Leave it "
-            "out."
+            f"module is for PyTorch models, but {str(path)!r} contains a {kind.__name__}. Leave "
+            "it out."
         )
+    fitted = kind.from_files(entry, files, module)
     if "model" not in manifest.values:
-        return kind.from_files(entry, files, module)
-    model = manifest.entry("model")
-    if model.text("class") != "FairRanker":
-        raise model.refuse("class", "another than FairRanker")
-    return FairRanker.from_files(manifest, files, module)
+        return fitted
+    ranker = kind.from_settings(entry.entry("settings"), files, module)
+    return _restore(manifest, ranker, fitted)
+
+
+def _translate_format_1(manifest: Entry) -> None:
+    """Give the entries of a manifest of format 1 the names that they have now."""
+    ranker = manifest.entry("ranker")
+    name = ranker.read("class", str)
+    ranker.values["class"], parameters = FORMAT_1_RANKERS.get(name, (name, {}))
+    ranker.values["settings"] = _rename(ranker.entry("settings").values, parameters)
+    if "model" in manifest.values:
+        model = manifest.entry("model")
+        model.values["settings"] = _rename(model.entry("settings").values, FORMAT_1_SETTINGS)
+        rounds = model.read("history", tuple[dict[str, Any], ...])
+        model.values["history"] = [_rename(values, FORMAT_1_ROUND) for values in rounds]
+
+
+def _rename(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    return {names.get(key, key): value for key, value in values.items()}
+
+
+def _restore(manifest: Entry, ranker: Any, fitted: Any) -> FairRanker:
+    """Restore a `FairRanker` from its entry, the unfitted ranker and the fitted one."""
+    entry = manifest.entry("model")
+    saved: SavedModel = manifest.read("model", SavedModel)
+    if saved.ranker_given == "wrapped":
+        if not hasattr(ranker, "estimator"):
+            raise entry.refuse("ranker_given", f"'wrapped', but {type(fitted).__name__} wraps none")
+        ranker = ranker.estimator
+    elif saved.ranker_given == "default":
+        ranker = None
+    names = tuple(name for name in FairRanker._get_param_names() if name not in NOT_SETTINGS)
+    settings = entry.entry("settings").settings(names, KNOWN_OBJECTS)
+    model: FairRanker = build(FairRanker, {"ranker": ranker, **settings}, entry.place)
+    features = entry.entry("features")
+    restore_features(model, features)
+    if model.n_features_in_ != fitted.n_features_in_:
+        raise features.refuse("number", f"not the ranker's {fitted.n_features_in_}")
+    types = features.read("types", str | tuple[str, ...])
+    model._feature_types = types if isinstance(types, str) else list(types)
+    k = len(saved.groups)
+    require_shapes(saved.history, k, entry.place.child("history"))
+    table = {"table": saved.pair_weights, "groups": saved.groups}
+    model.pair_weights_ = build(PairWeights, table, entry.place.child("pair_weights"))
+    model.ranker_, model.groups_, model.lambda_ = (
+        fitted,
+        saved.groups,
+        entry.array("lambda", ((k, k), (k,))),
+    )
+    model.violation_, model.outcome_ = saved.violation, saved.outcome
+    model.history_ = saved.history
+    model.training_digest_ = saved.training.digest
+    model._training = {"items": saved.training.items, "queries": saved.training.queries}
+    model._trained_on = None
+    return model
