@@ -1,4 +1,4 @@
-"""An epoch of the Lagrangian method against PyTorch's autograd on explicit pairs."""
+"""An epoch of the Lagrangian baseline against PyTorch's autograd on explicit pairs."""
 
 import warnings
 from functools import partial
@@ -15,7 +15,7 @@ from pairity.pairs.enumeration import iter_pairs
 
 TITLE = "An epoch of the Lagrangian method against PyTorch on explicit pairs"
 MULTIPLIER = 0.3
-FEW, MANY = 4, 8  # epochs; of ours, 25 times as many
+FEW, MANY = 4, 8  # epochs; of pairity, 25 times as many
 SHAPES = (
     ("web search (as MSLR)", 60_000, 132, 136, False),
     ("long lists", 15_200, 500, 40, False),
@@ -34,13 +34,13 @@ def run():
         i, j = (np.concatenate(part) for part in zip(*iter_pairs(queries), strict=True))
         Z = X / StandardFeatures.of(queries).scale
 
-        def ours(n_steps):
+        def fit(n_steps):
             method = lagrangian(InterGroup(average="pair"), n_steps=n_steps, raise_slack=0.0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", TargetNotReachedWarning)
                 return method.fit(queries, 0)  # noqa: B023
 
-        fitted, slow = ours(FEW), []
+        fitted, slow = fit(FEW), []
         for copied in (False, True):
             train = _on_pairs(Z, group, i, j, copied=copied)
             errors, gaps = train(FEW)
@@ -48,17 +48,17 @@ def run():
             assert np.allclose(np.abs(gaps), fitted.violations)
             slow.append(_an_epoch(train, MANY))
         slow.append(best_seconds(_in_batches(Z, group, i, j), 2))
-        fast = _an_epoch(ours, 25 * MANY, repeats=9)
+        fast = _an_epoch(fit, 25 * MANY, repeats=9)
         rows.append(
             [
                 shape, f"{len(i):,}", n_items, n_features, f"{1000 * fast:.2f}",
-                *(f"{each / fast:.0f}" for each in slow),
+                *(f"{seconds / fast:.0f}" for seconds in slow),
             ]
         )  # fmt: skip
     header = [
-        "shape", "pairs", "items a query", "features", "an epoch, ours ms",
-        "PyTorch on pairs of scores ÷ ours", "PyTorch on pairs of features ÷ ours",
-        "in batches of 1,000 ÷ ours",
+        "shape", "pairs", "items a query", "features", "an epoch, pairity ms",
+        "PyTorch on pairs of scores ÷ pairity", "PyTorch on pairs of features ÷ pairity",
+        "in batches of 1,000 ÷ pairity",
     ]  # fmt: skip
     note = (
         "An epoch of training under the inter-group constraint: the gradient of hinge loss and "
@@ -68,7 +68,7 @@ def run():
         "pair; both take all pairs at once, with what does not change prepared beforehand. The "
         "last column is an epoch as people train: shuffled batches of 1,000 pairs of features, a "
         f"step after each, no gaps. Times are the difference of fits of {FEW} epochs and of "
-        f"{FEW + MANY} ({FEW + 25 * MANY} of ours), on two threads."
+        f"{FEW + MANY} ({FEW + 25 * MANY} for pairity), on two threads."
     )
     return markdown(header, rows) + "\n\n" + note
 
@@ -130,14 +130,14 @@ def _in_batches(Z, group, i, j, size=1000):
         torch.from_numpy(np.ascontiguousarray(Z)),
         np.random.default_rng(0).permutation(len(i)),
     )
-    first, second = (torch.from_numpy(each[order]) for each in (i, j))
+    first, second = (torch.from_numpy(rows[order]) for rows in (i, j))
     across = torch.from_numpy(np.sign(group[j[order]] - group[i[order]]).astype(float))
     beta = torch.zeros(Z.shape[1], dtype=torch.float64, requires_grad=True)
     step = torch.optim.SGD([beta], lr=1e-3)
 
     def epoch():
-        for at in range(0, len(first), size):
-            part = slice(at, at + size)
+        for start in range(0, len(first), size):
+            part = slice(start, start + size)
             margin = (Z[first[part]] - Z[second[part]]) @ beta
             relaxed = (across[part].abs() * torch.relu(1 + across[part] * margin)).mean()
             step.zero_grad()

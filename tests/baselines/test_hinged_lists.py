@@ -50,7 +50,7 @@ def test_merged_and_compared_lists_agree(seed):
         if rng.random() < 0.1:
             scores = np.zeros(queries.n_items)
         for one in (merged, compared):
-            one.look(scores)
+            one.sort(scores)
         np.testing.assert_allclose(merged.sums(), compared.sums(), atol=1e-9)
         table, mirrored = rng.random((2, queries.n_codes, queries.n_codes))
         mirrored *= rng.random() < 0.7

@@ -325,14 +325,14 @@ def test_other_spellings():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"eta": 0}, "eta is 0"),
-        ({"eta": "one"}, "eta is 'one'"),
-        ({"alpha": -1.0}, "alpha is -1"),
-        ({"max_rounds": 2.5}, "max_rounds is 2.5"),
-        ({"max_rounds": True}, "max_rounds is True"),
-        ({"tolerance": float("nan")}, "tolerance is nan"),
+        ({"eta": 0}, r"eta must be a number above 0 \(got 0\)"),
+        ({"eta": "one"}, r"eta must be .* \(got 'one'\)"),
+        ({"alpha": -1.0}, r"alpha must be .* \(got -1"),
+        ({"max_rounds": 2.5}, r"max_rounds must be a whole number, 0 or greater \(got 2.5"),
+        ({"max_rounds": True}, r"max_rounds must be .* \(got True"),
+        ({"tolerance": float("nan")}, r"tolerance must be .* \(got nan"),
         ({"membership": "all"}, "membership is 'all'"),
-        ({"threshold": "high"}, "threshold is 'high'"),
+        ({"threshold": "high"}, r"threshold must be .* \(got 'high'"),
     ],
 )
 def test_settings_that_are_refused(options, message):
@@ -380,7 +380,7 @@ def test_a_group_without_items_is_left_out():
 
 
 @pytest.mark.filterwarnings("ignore::pairity.exceptions.TargetNotReachedWarning")
-def test_it_stands_beside_our_own_method():
+def test_it_narrows_the_gap_as_reweighting_does():
     train, test = BIASED.split(0.3, random_state=0)
     members = test.group[:, None] == np.arange(2)
 

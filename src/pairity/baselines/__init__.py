@@ -1,4 +1,4 @@
-"""Other ways to rank more evenly, each a function that returns a `Method`."""
+"""Competing methods, each a function that returns a `Method`."""
 
 from pairity.baselines.correlation_penalty import correlation_penalty
 from pairity.baselines.exposure_lp import exposure_lp

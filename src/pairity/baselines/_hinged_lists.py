@@ -1,4 +1,4 @@
-"""Lists at given scores: the hinges and the order of their preference pairs, of any weights."""
+"""Query lists sorted by scores: the hinges and the order of their preference pairs."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from pairity.pairs.losses import two_hinges
 
 
 class HingedLists(Protocol):
-    """What the game asks of lists."""
+    """What the two-player game needs of lists."""
 
-    def look(self, scores: Array) -> None:
-        """Take the scores that all else is about."""
+    def sort(self, scores: Array) -> None:
+        """Sort by these scores, which `sums` and `gradient` then use."""
 
     def sums(self) -> Array:
-        """`pairity.pairs.cell_sums` of the preference pairs."""
+        """Return `pairity.pairs.cells.cell_sums` of the preference pairs."""
 
     def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
-        """That of `pairity.pairs.losses.two_hinges`; both tables have a row for each code.
+        """Return that of `pairity.pairs.losses.two_hinges`; both tables have a row for each code.
 
-        The queries may differ from the lists in weights alone: those of queries, and those of items
-        by a factor for each query, label and group.
+        The queries may differ from the lists only in their weights: those of queries, and those of
+        items by a factor for each query, label and group.
         """
 
 
 def hinged_lists(queries: Queries) -> HingedLists:
-    """Lists that are merged, where no query has more than two labels; else compared."""
+    """Return lists that are merged if no query has more than two labels, else compared."""
     return ComparedLists(queries) if queries.layout.level.max() > 1 else MergedLists(queries)
 
 
 class ComparedLists:
-    """Lists with any labels, by the kernels that compare their pairs."""
+    """Lists with any labels, for the kernels that compare all their pairs."""
 
     def __init__(self, queries: Queries) -> None:
         self._queries, self._scores = queries, np.zeros(queries.n_items)
 
-    def look(self, scores: Array) -> None:
+    def sort(self, scores: Array) -> None:
         self._scores = scores
 
     def sums(self) -> Array:
@@ -53,21 +53,21 @@ class ComparedLists:
 
 
 class MergedLists:
-    """Lists with two labels, sorted and merged once for all weights."""
+    """Lists with two labels, which are sorted and merged once for all weights."""
 
     def __init__(self, queries: Queries) -> None:
         self._queries, layout = queries, queries.layout
         first = layout.bounds[queries.query[layout.order]]
-        place = np.arange(queries.n_items) - first
-        self._rising = place.astype(np.uint32)
-        lower = place >= layout.start[first]
+        position = np.arange(queries.n_items) - first
+        self._rising = position.astype(np.uint32)
+        lower = position >= layout.start[first]
         self._cell = (queries.query[layout.order] * 2 + lower) * queries.n_codes + layout.code
         self._near, self._far = np.zeros((2, queries.n_items), dtype=np.uint32)
         self._weights = np.zeros((queries.n_codes, queries.n_items + 2 * queries.n_queries))
         self._sums = np.zeros((queries.n_queries, queries.n_codes, queries.n_codes))
         self._shares: list[tuple[Queries, Array]] = []
 
-    def look(self, scores: Array) -> None:
+    def sort(self, scores: Array) -> None:
         layout = self._queries.layout
         run_blocks(
             merge_kernels.merge, layout.bounds, scores, layout.order, layout.bounds, layout.start,
@@ -89,15 +89,15 @@ class MergedLists:
         return gradient
 
     def _share(self, queries: Queries) -> Array:
-        """Their item weights by ours, for each query, side and group."""
+        """Return the queries' item weights over the lists', by query, side and group."""
         for known, share in self._shares:
             if known is queries:
                 return share
         shape = (queries.n_queries, 2, queries.n_codes)
-        theirs, own = (
-            np.bincount(self._cell, each.layout.weight, np.prod(shape)).reshape(shape)
-            for each in (queries, self._queries)
+        weighted, own = (
+            np.bincount(self._cell, lists.layout.weight, np.prod(shape)).reshape(shape)
+            for lists in (queries, self._queries)
         )
-        share = np.divide(theirs, own, out=np.zeros(shape), where=own > 0)
+        share = np.divide(weighted, own, out=np.zeros(shape), where=own > 0)
         self._shares.append((queries, share))
         return share

@@ -1,52 +1,60 @@
-"""What the linear baselines share: constraints they can express, scaled features, scores."""
+"""What baselines share: checks of settings, scaled features, linear scores, weights of rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from pairity._utils.typing import Array
+from pairity._utils.validation import is_real, show
 from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.data.queries import Queries, require_groups, require_preferences
 from pairity.exceptions import ConstraintError, InputError
 from pairity.rankers._linear_data import linear_data
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
-_COPIED = 2**28
+_MAX_COPIED_BYTES = 2**28  # a larger table is not copied to have contiguous columns
 
 
 def as_expressible(
     constraint: Any, method: str, names: Sequence[str], reason: str
 ) -> PairwiseConstraint:
-    """A constraint of the catalogue that a method can express, or an error that says which."""
+    """Return a constraint of the catalogue that a method can express, or refuse it."""
     compared = as_constraint(constraint)
     if isinstance(compared, PairwiseConstraint) and type(compared) in [CATALOGUE[n] for n in names]:
         return compared
     raise ConstraintError(
-        f"{method} cannot express {compared!r}: {reason}. Choose one of "
+        f"{method} cannot express {compared!r}, because {reason}. Choose from "
         f"{', '.join(map(repr, names))}."
     )
 
 
 def require_number(value: Any, name: str, *, positive: bool = False) -> float:
-    """Refuse what is not a finite number of at least 0, or above 0."""
-    if isinstance(value, Real) and 0.0 <= float(value) < np.inf and (value or not positive):
+    """Return a finite number of 0 or more (above 0 if `positive`), or refuse the value."""
+    if is_real(value) and 0.0 <= float(value) < np.inf and (value or not positive):
         return float(value)
-    wanted = "a number above 0" if positive else "a number, 0 or more"
-    raise InputError(f"{name} is {value!r}; give {wanted}.")
+    needed = "a number above 0" if positive else "a number, 0 or greater"
+    raise InputError(f"{name} must be {needed} (got {show(value)}).")
+
+
+def require_count(value: Any, name: str, *, least: int = 1) -> int:
+    """Return a whole number of at least `least`, or refuse the value."""
+    if is_real(value) and isinstance(value, Integral) and int(value) >= least:
+        return int(value)
+    raise InputError(f"{name} must be a whole number, {least} or greater (got {show(value)}).")
 
 
 @dataclass(frozen=True, eq=False)
 class StandardFeatures:
-    """The features of training queries, to be divided by their standard deviations.
+    """The features of training queries, divided by their standard deviations.
 
-    They are not centred, since pairs do not see a common shift. A constant feature is left out.
-    Methods that go over them thousands of times do so column by column, which is faster: a table
-    of up to `_COPIED` bytes is copied for that.
+    They are not centred, because a common shift cancels in every pair. A constant feature is left
+    out. Methods that read the features thousands of times do so column by column, which is faster,
+    so a table of up to `_MAX_COPIED_BYTES` is copied to have contiguous columns.
     """
 
     X: Any
@@ -54,38 +62,46 @@ class StandardFeatures:
 
     @classmethod
     def of(cls, queries: Queries) -> StandardFeatures:
-        """Check that there are features, preferences and groups, and find the scale."""
+        """Check that there are features, preferences and groups, and compute the scale."""
         data = linear_data(queries)
         require_preferences(queries)
         require_groups(queries)
         X = queries.X
-        if isinstance(X, np.ndarray) and X.nbytes <= _COPIED:
+        if isinstance(X, np.ndarray) and X.nbytes <= _MAX_COPIED_BYTES:
             X = np.asfortranarray(X)
         return cls(X, data.deviations())
 
     def scores(self, beta: Array) -> Array:
-        """Scores of the items from coefficients of the scaled features."""
+        """Return the scores of the items from coefficients of the scaled features."""
         return times(self.X, beta / self.scale)
 
     def of_scores(self, gradient: Array) -> Array:
-        """The gradient in the coefficients from a gradient in the scores."""
+        """Return the gradient in the coefficients from a gradient in the scores."""
         return transposed_times(self.X, gradient) / self.scale
 
 
 def score_linearly(coef: Array, queries: Queries) -> Array:
-    """X @ coef, checked."""
-    given = None if queries.X is None else int(queries.X.shape[1])
-    if given != len(coef):
+    """Return X @ coef, after a check of the number of features."""
+    n_features = None if queries.X is None else int(queries.X.shape[1])
+    if n_features != len(coef):
         raise InputError(
-            f"The queries have {given or 'no'} features, but the method was fitted on "
-            f"{len(coef)}. Give the same columns."
+            f"The queries have {n_features or 'no'} features, but the method was fitted on "
+            f"{len(coef)}. Pass the same columns."
         )
     with one_blas_thread:
         return times(queries.X, coef)
 
 
+def item_weight_of(queries: Queries) -> Array | None:
+    """Return the weight of each item times that of its query; None without weights."""
+    if queries.item_weight is None and queries.query_weight is None:
+        return None
+    weight = queries.weight_of_query[queries.query]
+    return weight if queries.item_weight is None else weight * queries.item_weight
+
+
 def share_among_pairs(queries: Queries, counts: Array) -> Queries:
-    """The queries with each one's weight shared by so many pairs, so that it counts once."""
+    """Divide each query's weight by its number of pairs, so that every query counts once."""
     shared = np.zeros_like(counts)
     np.divide(queries.weight_of_query, counts, out=shared, where=counts > 0)
     return replace(queries, query_weight=shared)

@@ -1,16 +1,17 @@
 r"""In-processing: a fixed penalty on the correlation of pairs' margins with groups.
 
-Beutel et al. look at preference pairs (i, j), y_i > y_j, as draws: the margin A = s_i − s_j says by
-how much the model prefers the preferred item, B_k = 1[g_i = k] whether that item is of group k. The
-penalty is the absolute correlation of the two. Pairs are never stored: every moment is a sum over
-items. With the weight w_ij of a pair, and over its items
+Beutel et al. regard preference pairs (i, j), y_i > y_j, as draws. The margin A = s_i − s_j is how
+much the model prefers the preferred item, and B_k = 1[g_i = k] is whether that item is in group k.
+The penalty is the absolute correlation of the two. Pairs are never stored: every moment is a sum
+over items. Let w_ij be the weight of a pair, and
 
 .. math::
 
     a_i = \sum_{j:\, y_j < y_i} w_{ij}, \qquad b_i = \sum_{j:\, y_j > y_i} w_{ji}, \qquad
     w = \sum_i a_i,
 
-all pairs' weights, above and below, the moments of the margin are
+the weights of an item's pairs as the preferred and as the other item, and of all pairs. The moments
+of the margin are
 
 .. math::
 
@@ -18,16 +19,16 @@ all pairs' weights, above and below, the moments of the margin are
     \mathrm{E}[A^2] = \tfrac1w\, s^\top L s, \qquad
     (Ls)_i = \sum_{j} (w_{ij} + w_{ji})(s_i - s_j),
 
-and, with a^k and b^k the same sums over the pairs whose preferred item is in group k,
+and, if a^k and b^k are the same sums over the pairs whose preferred item is in group k,
 
 .. math::
 
     P_k = \mathrm{E}[B_k] = \tfrac1w \sum_i a^k_i, \qquad
     \mathrm{E}[A B_k] = \tfrac1w \sum_i (a^k_i - b^k_i)\, s_i.
 
-The sums a and b are what the hinge kernel counts at equal scores, where every pair is violated.
-L is four times the Hessian of the pairwise logistic loss at equal scores, so its product with s is
-one call of the kernel. The correlation and its gradient follow exactly:
+The hinge kernel counts a and b at equal scores, where it counts every pair. L is four times the
+Hessian of the pairwise logistic loss at equal scores, so its product with s is one call of that
+kernel. The correlation and its gradient follow exactly:
 
 .. math::
 
@@ -39,7 +40,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,7 @@ from pairity._utils.typing import Array
 from pairity.baselines._linear import (
     StandardFeatures,
     as_expressible,
+    require_count,
     require_number,
     score_linearly,
     share_among_pairs,
@@ -56,7 +57,7 @@ from pairity.baselines._linear import (
 from pairity.baselines.methods import Method, changed_from
 from pairity.constraints import CATALOGUE, PairwiseConstraint
 from pairity.data.queries import Queries
-from pairity.exceptions import ConstraintError, ConvergenceWarning, InputError
+from pairity.exceptions import ConstraintError, ConvergenceWarning
 from pairity.pairs.cells import cell_counts, total_weight
 from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic
 from pairity.pairs.losses import Hinge
@@ -64,8 +65,9 @@ from pairity.rankers._products import one_blas_thread
 from pairity.rankers.linear import LinearRanker
 
 _EXPRESSED = tuple(name for name, kind in CATALOGUE.items() if kind.pairs == "preference")
-_SMOOTHINGS = (1e-2, 1e-3, 1e-4)  # widths of the rounded corner of |x|, one after the other
-_TOLERANCE = 1e-6
+_SMOOTHINGS = (1e-2, 1e-3, 1e-4)  # successive widths of the rounded corner of |x|
+_TOLERANCE = 1e-6  # of the largest entry of the gradient
+_LEAST_DEVIATION = 1e-12  # a group's share of preferred items below this does not vary
 
 
 def correlation_penalty(
@@ -75,7 +77,7 @@ def correlation_penalty(
     alpha: float = 1e-4,
     max_iter: int = 500,
 ) -> Method:
-    r"""A linear ranker whose margins are kept from telling groups apart, by a fixed penalty.
+    r"""Train a linear ranker with a fixed penalty on the correlation of margins with groups.
 
     .. math::
 
@@ -83,16 +85,16 @@ def correlation_penalty(
         + \frac{\alpha}{2} \lVert \beta \rVert^2
         + \frac{c}{K} \sum_k |\rho_k|
 
-    over the preference pairs, with ρ_k the correlation between the margin s_i − s_j and whether
-    the preferred item is in group k, and β in units of standardised features.
+    over the preference pairs, where ρ_k is the correlation between the margin s_i − s_j and
+    whether the preferred item is in group k, and β is in units of standardised features.
 
     Parameters
     ----------
     constraint : {"marginal", "inter", "intra"} or such a Constraint, default="marginal"
-        Over which preference pairs ρ is taken: all, as the authors have it; those across groups;
-        those inside groups. Its `average` says whether every pair or every query weighs the same.
+        The preference pairs of ρ: all, as in the paper; those across groups; or those within
+        groups. Its `average` decides whether every pair or every query has the same weight.
     strength : float, default=1.0
-        c. There is nothing to aim at: choose it by what it does to utility and violation.
+        c. It has no target: choose it by its effect on utility and violation.
     alpha : float, default=1e-4
         The L2 penalty, as in `LinearRanker`.
     max_iter : int, default=500
@@ -100,17 +102,18 @@ def correlation_penalty(
     Returns
     -------
     Method
-        Named "correlation penalty". Its scorer is a `CorrelationScorer`; it does not read groups.
+        Named "correlation penalty". Its scorer is a `CorrelationScorer`, which does not read
+        groups.
 
     Notes
     -----
     With two groups both correlations have the same size, and the penalty is the authors'. Pairs
     with an item of unknown group count in the loss only. A group that has the preferred item in
-    all of the pairs, or in none, has no correlation and is left out.
+    all pairs, or in none, has no correlation and is left out.
 
-    |ρ| is rounded at zero, √(ρ² + ε²) − ε, with ε falling to 1e-4, and minimised by L-BFGS from the
+    |ρ| is rounded at zero, √(ρ² + ε²) − ε, with ε falling to 1e-4, and L-BFGS minimises from the
     unpenalised minimum. ρ does not depend on the scale of the scores, so the problem is not
-    convex: the minimum found is the one nearest that start. Nothing is drawn at random.
+    convex, and the result is a local minimum near that start. Nothing is drawn at random.
 
     References
     ----------
@@ -128,34 +131,32 @@ def correlation_penalty(
     """
     compared = _as_expressible(constraint)
     strength, alpha = require_number(strength, "strength"), require_number(alpha, "alpha")
-    most: Any = max_iter
-    if not isinstance(most, Integral) or int(most) < 1:
-        raise InputError(f"max_iter is {most!r}; give a whole number of at least 1.")
+    max_iter = require_count(max_iter, "max_iter")
 
     def fit(train: Queries, random_state: int) -> CorrelationScorer:  # noqa: ARG001
-        return _fit(train, compared, strength, alpha, int(max_iter))
+        return _fit(train, compared, strength, alpha, max_iter)
 
     others = changed_from(correlation_penalty, {"alpha": alpha, "max_iter": max_iter})
-    shown = {"constraint": compared, "strength": strength} | others
-    return Method("correlation penalty", fit, False, shown)
+    settings = {"constraint": compared, "strength": strength} | others
+    return Method("correlation penalty", fit, False, settings)
 
 
 @dataclass(frozen=True, eq=False)
 class CorrelationScorer:
-    """A linear score, and the correlations it is left with.
+    """A linear score, and the correlations that remain.
 
     Attributes
     ----------
     coef : float64 array of shape (n_features,)
     correlations : float64 array of shape (n_groups,)
-        ρ_k on the training queries, NaN for a group that has none.
+        ρ_k on the training queries, NaN for a group without a correlation.
     """
 
     coef: Array
     correlations: Array
 
     def __call__(self, queries: Queries) -> Array:
-        """Scores of shape (n_items,)."""
+        """Return scores of shape (n_items,)."""
         return score_linearly(self.coef, queries)
 
 
@@ -164,14 +165,14 @@ def _as_expressible(constraint: Any) -> PairwiseConstraint:
     compared = as_expressible(constraint, "correlation_penalty", _EXPRESSED, reason)
     if compared.only is not None or compared.target or compared.soft:
         raise ConstraintError(
-            f"correlation_penalty cannot express {compared!r}: its penalty has no only, target or "
-            f"soft. Use {type(compared).__name__}(average={compared.average!r})."
+            f"correlation_penalty cannot express {compared!r}, because its penalty has no only, "
+            f"target or soft. Use {type(compared).__name__}(average={compared.average!r})."
         )
     return compared
 
 
 class _Correlation:
-    """ρ of each group over the pairs of a constraint, with its gradient in the scores."""
+    """ρ of each group over the pairs of a constraint, and its gradient in the scores."""
 
     def __init__(self, queries: Queries, constraint: PairwiseConstraint) -> None:
         constraint.check(queries)
@@ -183,49 +184,48 @@ class _Correlation:
         if constraint.average == "query":
             counts = (cell_counts(queries) * self.table).sum(axis=(1, 2))
             self.lists = share_among_pairs(queries, counts)
-        self.whole = total_weight(self.lists, self.table)
+        self.total = total_weight(self.lists, self.table)
         above, below = self._sides(self.table)
-        self.mean = (above - below) / self.whole  # E[A] is its product with the scores
+        self.mean = (above - below) / self.total  # E[A] is its product with the scores
         self.covariance = np.zeros((n_groups, queries.n_items))
-        self.there = np.zeros(n_groups, dtype=bool)
+        self.defined = np.zeros(n_groups, dtype=bool)
         for k in range(n_groups):
             row = np.zeros_like(self.table)
             row[k] = self.table[k]
             above, below = self._sides(row)
-            share = float(above.sum()) / self.whole
+            share = float(above.sum()) / self.total
             deviation = np.sqrt(max(share * (1.0 - share), 0.0))
-            if deviation > 1e-12:
-                self.there[k] = True
-                moment = (above - below) / self.whole
+            if deviation > _LEAST_DEVIATION:
+                self.defined[k] = True
+                moment = (above - below) / self.total
                 self.covariance[k] = (moment - share * self.mean) / deviation
-        if not self.there.any():
+        if not self.defined.any():
             raise ConstraintError(
-                f"In every pair of {constraint!r} the preferred item is of one group: there is "
-                "no correlation to penalise. Check sensitive_features."
+                f"In every pair of {constraint!r} the preferred item is in the same group, so "
+                "there is no correlation to penalise. Check sensitive_features."
             )
 
     def _sides(self, table: Array) -> tuple[Array, Array]:
-        """Per item, the weight of its pairs as the preferred and as the other item."""
+        """Return the weights of each item's pairs as the preferred and as the other item."""
         gradient, both = Hinge().derivatives(self.lists, np.zeros(self.lists.n_items), table)
         return 0.5 * (both - gradient), 0.5 * (both + gradient)
 
     def _spread(self, scores: Array) -> tuple[float, Array]:
-        """The variance of the margin, and half its gradient."""
+        """Return the variance of the margin, and half its gradient."""
         equal = np.zeros_like(scores)
         moved = pairwise_hessian_product(self.lists, equal, self.table, scores)
-        moved *= 4.0 / self.whole
+        moved *= 4.0 / self.total
         mean = float(self.mean @ scores)
         return max(float(scores @ moved) - mean * mean, 0.0), moved - mean * self.mean
 
     def values(self, scores: Array) -> Array:
-        """ρ of shape (n_groups,), NaN for a group without one."""
+        """Return ρ of shape (n_groups,), NaN for a group without a correlation."""
         variance, _ = self._spread(scores)
-        if variance == 0.0:
-            return np.where(self.there, 0.0, np.nan)
-        return np.where(self.there, self.covariance @ scores / np.sqrt(variance), np.nan)
+        rho = self.covariance @ scores / np.sqrt(variance or 1.0)  # equal scores have ρ = 0
+        return np.where(self.defined, rho, np.nan)
 
     def penalty(self, scores: Array, width: float) -> tuple[float, Array]:
-        """The mean of √(ρ² + width²) − width over the groups, and its gradient in the scores."""
+        """Return the mean of √(ρ² + width²) − width over the groups, and its gradient."""
         variance, half = self._spread(scores)
         if variance == 0.0:
             return 0.0, np.zeros_like(scores)
@@ -234,16 +234,12 @@ class _Correlation:
         size = np.sqrt(rho**2 + width**2)
         slope = rho / size
         gradient = slope @ self.covariance / deviation - float(slope @ rho) / variance * half
-        n = int(self.there.sum())
-        return float((size - width)[self.there].sum()) / n, gradient / n
+        n = int(self.defined.sum())
+        return float((size - width)[self.defined].sum()) / n, gradient / n
 
 
 def _fit(
-    queries: Queries,
-    constraint: PairwiseConstraint,
-    strength: float,
-    alpha: float,
-    max_iter: int,
+    queries: Queries, constraint: PairwiseConstraint, strength: float, alpha: float, max_iter: int
 ) -> CorrelationScorer:
     features = StandardFeatures.of(queries)
     correlation = _Correlation(queries, constraint)
@@ -251,30 +247,30 @@ def _fit(
     lists = queries
     if constraint.average == "query":
         lists = share_among_pairs(queries, cell_counts(queries).sum(axis=(1, 2)))
-    whole = total_weight(lists, plain)
+    total = total_weight(lists, plain)
 
     def objective(beta: Array, width: float) -> tuple[float, Array]:
         scores = features.scores(beta)
         loss = pairwise_logistic(lists, scores, plain)
         penalty, slope = correlation.penalty(scores, width)
-        gradient = features.of_scores(loss.gradient / whole + strength * slope) + alpha * beta
-        value = loss.loss / whole + 0.5 * alpha * float(beta @ beta) + strength * penalty
+        gradient = features.of_scores(loss.gradient / total + strength * slope) + alpha * beta
+        value = loss.loss / total + 0.5 * alpha * float(beta @ beta) + strength * penalty
         return value, gradient
 
     start = LinearRanker(alpha=alpha).fit_pairs(lists, plain)
     beta = start.coef_ * np.where(np.isfinite(features.scale), features.scale, 0.0)
     with one_blas_thread:
         for width in _SMOOTHINGS if strength > 0.0 else ():
-            found = minimize(
+            result = minimize(
                 objective, beta, args=(width,), jac=True, method="L-BFGS-B",
                 options={"maxiter": max_iter, "gtol": _TOLERANCE, "ftol": 1e-12, "maxcor": 20},
             )  # fmt: skip
-            beta = found.x
-            if found.nit >= max_iter:
+            beta = result.x
+            if result.nit >= max_iter:
                 warnings.warn(
                     f"correlation_penalty stopped after {max_iter} iterations with a largest "
-                    f"gradient of {np.abs(found.jac).max():.1e}. Raise max_iter, or lower strength "
-                    f"({strength:g}).",
+                    f"gradient of {np.abs(result.jac).max():.1e}. Raise max_iter, or lower "
+                    f"strength ({strength:g}).",
                     ConvergenceWarning,
                     stacklevel=3,
                 )

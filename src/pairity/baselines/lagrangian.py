@@ -1,33 +1,33 @@
 r"""In-processing: Lagrange multipliers on hinge-relaxed pairwise constraints.
 
-Narasimhan et al. minimise the share of preference pairs put in the wrong order, subject to
+The baseline of Narasimhan et al. It minimises the share of preference pairs in the wrong order,
+subject to
 
 .. math:: |\Delta_a - \Delta_b| \le \epsilon
 
-for all entries a, b that a constraint compares. It is a game of two players. One moves the model
-down a differentiable stand-in for the Lagrangian; the other moves the multipliers up the *true*
-violations, those of hard comparisons, so that what is driven to the slack is what is reported.
+for all entries a, b that a constraint compares. It is a game of two players. The first moves the
+model down a differentiable proxy of the Lagrangian. The second moves the multipliers up the *true*
+violations, those of hard comparisons, so that the reported violation is the one that is reduced.
 
-The stand-in is a sum of hinges. Every Δ is linear in the predicted pair labels, 1[s_i > s_j], so
-the multipliers of all constraints together make one signed number T_kl per cell: what a pair of
-that cell, put in the right order, is worth. The hinge bounds both signs from above,
+The proxy is a sum of hinges. Every Δ is linear in the predicted pair labels, 1[s_i > s_j], so the
+multipliers of all constraints add up to one signed number T_kl per cell: the value of a pair of
+that cell in the right order. The hinge bounds both signs from above,
 
 .. math::
 
     T\,(1 - 1[d > 0]) \le T \max(0, 1 - d) \;\text{ for } T \ge 0, \qquad
     |T|\,1[d > 0] \le |T| \max(0, 1 + d) \;\text{ for } T < 0,
 
-with d = s_i − s_j. The second is the first with the scores negated: the positive part of the K × K
-table goes to one side of the hinge kernel, together with the base loss, and the negative part to
-the other. For given multipliers the problem is convex in a linear model; a negative weight on
-the plain hinge would instead pay without bound for putting pairs in the wrong order.
+where d = s_i − s_j. The second bound is the first with negated scores. The positive part of the
+K × K table and the base loss go to one side of the hinge kernel, and the negative part to the
+other. For fixed multipliers the problem is convex in a linear model. A negative weight on the plain
+hinge would instead have an unbounded gain from pairs in the wrong order.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from pairity.baselines._hinged_lists import HingedLists, hinged_lists
 from pairity.baselines._linear import (
     StandardFeatures,
     as_expressible,
+    require_count,
     require_number,
     score_linearly,
     share_among_pairs,
@@ -45,14 +46,14 @@ from pairity.baselines._linear import (
 from pairity.baselines.methods import Method, changed_from
 from pairity.constraints import CATALOGUE, Contrasts, PairwiseConstraint
 from pairity.data.queries import Queries
-from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
+from pairity.exceptions import ConstraintError, TargetNotReachedWarning
 from pairity.pairs.cells import cell_counts, mean_shares
 from pairity.pairs.losses import two_hinges
 from pairity.rankers._products import one_blas_thread
 
 _DECAY = 100.0  # steps after which the step sizes begin to fall
-_NO_BETTER_THAN_CHANCE = 0.5
-_NOT_MET = 0.01  # above the slack: hard violations move in steps, and seldom are exactly there
+_CHANCE = 0.5  # the error of random scores
+_NOT_MET = 0.01  # allowed excess over the slack, because hard violations move in steps
 
 
 def lagrangian(
@@ -65,7 +66,7 @@ def lagrangian(
     rank_objective: bool = False,
     raise_slack: float = 0.05,
 ) -> Method:
-    r"""A linear ranker trained under pairwise constraints, by a proxy Lagrangian.
+    r"""Train a linear ranker under pairwise constraints by a proxy Lagrangian.
 
     .. math::
 
@@ -75,9 +76,9 @@ def lagrangian(
     Parameters
     ----------
     constraint : str or Constraint, default="inter"
-        One of the four pairwise constraints; its `average`, `only`, `target` count.
+        One of the four pairwise constraints; its `average`, `only` and `target` are used.
     slack : float, default=0.0
-        ε, how far apart two compared entries may be.
+        ε, the largest allowed gap between two compared entries.
     n_steps : int, default=2500
         Steps of both players, each over all pairs.
     learning_rate : float, default=0.1
@@ -85,41 +86,41 @@ def lagrangian(
     multiplier_rate : float, default=0.03
         Step size of the multipliers. Both fall with the step t as 1 / √(1 + t / 100).
     rank_objective : bool, default=False
-        How the best iterate is found; see the notes.
+        How the best iterate is chosen; see the notes.
     raise_slack : float, default=0.05
-        By how much the slack is raised where training ends no better than chance; 0 never does.
+        By how much the slack is raised if training ends no better than chance; 0 never raises it.
 
     Returns
     -------
     Method
-        Named "lagrangian". Its scorer is a `LagrangianScorer`; it does not read groups.
+        Named "lagrangian". Its scorer is a `LagrangianScorer`, which does not read groups.
 
     Notes
     -----
     *Players.* The model starts at zero and takes Adam's steps down the gradient described in
     `pairity.baselines.lagrangian`. The multipliers, two for each pair of compared entries,
     start at zero and take projected steps up: λ ← max(0, λ ± η (Δ_a − Δ_b) − η ε), with the Δ of
-    the constraint itself. Nothing is drawn at random, so the seed makes no difference.
+    the constraint itself. Nothing is drawn at random, so the seed has no effect.
 
-    *Best iterate.* Neither player need settle, so every iterate is a candidate. Candidates are
-    ranked by how far their worst violation exceeds the slack (all that meet it are first), and the
-    first is taken; equals are told apart by their error, the share of pairs in the wrong order.
-    This is what the authors' published experiments do. With `rank_objective`, candidates are ranked
-    by their error as well, each has the worse of its two ranks, and the least of those is taken:
-    the library's default, which trades some violation for utility.
+    *Best iterate.* The players may never settle, so every iterate is a candidate. Candidates are
+    ranked by the excess of their largest violation over the slack (all that meet it come first),
+    ties by their error, the share of pairs in the wrong order, and the first is taken. The
+    authors' published experiments do the same. With `rank_objective`, candidates are also ranked
+    by their error, each has the worse of its two ranks, and the lowest of these is taken. This is
+    the default of the authors' library, which trades some violation for utility.
 
-    *Not met.* A best iterate more than 0.01 above the slack is warned of, with the slack that it
-    meets. Training that ends no better than chance is repeated with more slack, as `raise_slack`
-    says.
+    *Not met.* If the best iterate is more than 0.01 above the slack, a warning names the slack that
+    it meets. Training that ends no better than chance is repeated with a slack raised by
+    `raise_slack`.
 
-    *Averages.* With ``average="pair"`` hinge and constraint weigh pairs alike. With
-    ``average="query"`` the error is a mean over queries as well, and so are the cells: pairs of a
-    cell weigh 1 / n_qkl, which is a product of item weights where a query has two labels (and for
-    statistical parity). With more labels it is not; there the hinge weighs all pairs of a query by
-    1 / n_q instead. The multipliers always follow the exact violation.
+    *Averages.* With ``average="pair"`` the hinge and the constraint give pairs the same weights.
+    With ``average="query"`` the error is a mean over queries, and so are the cells: pairs of a
+    cell have weight 1 / n_qkl, which is a product of item weights if a query has two labels (and
+    for statistical parity). With more labels it is not, and the hinge gives all pairs of a query
+    the weight 1 / n_q instead. The multipliers always follow the exact violation.
 
-    *Statistical parity* compares items whatever their labels: its hinges run over the pairs of two
-    groups, each once, as preference pairs of queries labelled by group.
+    *Statistical parity* compares items regardless of their labels. Its hinges are taken over each
+    pair of items of two groups once, as preference pairs of queries labelled by group.
 
     *Missing groups.* Pairs with an item of unknown group count in the error only.
 
@@ -144,7 +145,7 @@ def lagrangian(
     True
     """
     compared = as_expressible(
-        constraint, "lagrangian", list(CATALOGUE), "only means over pairs have a hinge to relax"
+        constraint, "lagrangian", list(CATALOGUE), "only means over pairs can be relaxed to hinges"
     )
     settings = _Settings(
         compared, slack, n_steps, learning_rate, multiplier_rate, rank_objective, raise_slack
@@ -163,7 +164,7 @@ def lagrangian(
 
 @dataclass(frozen=True, eq=False)
 class LagrangianScorer:
-    """A linear score, and how its training ended.
+    """A linear score, and the result of its training.
 
     Attributes
     ----------
@@ -171,13 +172,13 @@ class LagrangianScorer:
     violation : float
         The largest gap between two compared entries on the training queries.
     error : float
-        The share of training pairs in the wrong order, a tie one half.
+        The share of training pairs in the wrong order; a tie counts one half.
     slack : float
-        The slack it was trained with, raised where that was needed.
+        The slack that it was trained with, after any raise.
     multipliers : float64 array of shape (2, n_contrasts)
-        Those the chosen iterate was trained with.
-    step : int, that of the chosen iterate
-    errors, violations : float64 arrays of shape (n_steps,), those of all candidates
+        The multipliers that the chosen iterate was trained with.
+    step : int, the step of the chosen iterate
+    errors, violations : float64 arrays of shape (n_steps,), of all candidates
     """
 
     coef: Array
@@ -190,7 +191,7 @@ class LagrangianScorer:
     violations: Array
 
     def __call__(self, queries: Queries) -> Array:
-        """Scores of shape (n_items,)."""
+        """Return scores of shape (n_items,)."""
         return score_linearly(self.coef, queries)
 
 
@@ -209,23 +210,23 @@ class _Settings:
             require_number(getattr(self, name), name)
         for name in ("learning_rate", "multiplier_rate"):
             require_number(getattr(self, name), name, positive=True)
-        steps: Any = self.n_steps
-        if not isinstance(steps, Integral) or int(steps) < 1:
-            raise InputError(f"n_steps is {steps!r}; give a whole number of at least 1.")
+        require_count(self.n_steps, "n_steps")
 
 
-# --- the stand-in --------------------------------------------------------------------------------
+# --- the proxy -----------------------------------------------------------------------------------
 
 
 class _Proxy:
-    """The hinge-relaxed Lagrangian of given queries, and the true error and gaps beside it."""
+    """The hinge-relaxed Lagrangian of some queries, and their true error and gaps."""
 
     def __init__(self, queries: Queries, constraint: PairwiseConstraint) -> None:
         constraint.check(queries)
         self.queries, self.constraint = queries, constraint
         self.contrasts = Contrasts.of(constraint.delta(queries, np.zeros(queries.n_items)))
         if not len(self.contrasts.first):
-            raise ConstraintError(f"{constraint!r} compares nothing in these queries.")
+            raise ConstraintError(
+                f"{constraint!r} compares nothing in these queries. Check sensitive_features."
+            )
         self.base, self.base_weight = _weigh_error(queries, constraint)
         self.lists = _weigh_cells(queries, constraint)
         self.by_label = hinged_lists(queries)
@@ -234,7 +235,7 @@ class _Proxy:
             by_group = replace(queries, y=self.lists.y)
             self.by_cell = hinged_lists(by_group)
             every, first = cell_counts(queries, pairs="all"), cell_counts(by_group)
-            # of (l, k) in the other order, and half of the pairs within a group
+            # The pairs of (l, k) in the other order, and half of the pairs within a group.
             self.in_all = first.transpose(0, 2, 1) + np.eye(every.shape[1]) * every / 2
         self._scores: Array | None = None
         self.tables = self._worth()
@@ -245,10 +246,10 @@ class _Proxy:
         self.of_means = mean_shares(constraint.entries(constraint.counts(queries)), weight, average)
         none = np.zeros(self.of_means.shape[1])
         self.at_none = self._gaps(none)
-        self.slopes = np.array([self._gaps(one) - self.at_none for one in np.eye(len(none))])
+        self.slopes = np.array([self._gaps(unit) - self.at_none for unit in np.eye(len(none))])
 
     def _worth(self) -> Array:
-        """What a pair in the right order adds to each gap, of shape (n_contrasts, K, K)."""
+        """Return what a pair in the right order adds to each gap, (n_contrasts, K, K)."""
         n_groups, signs = self.queries.n_groups, self.contrasts.matrix()
         counts = np.tensordot(self.lists.weight_of_query, cell_counts(self.lists), axes=1)
         counts = counts[:n_groups, :n_groups]
@@ -262,12 +263,12 @@ class _Proxy:
         return np.divide(signs, counts, out=np.zeros_like(signs), where=signs != 0)
 
     def signed_table(self, multipliers: Array) -> Array:
-        """T: what a pair in the right order is worth to the constraints, by cell."""
+        """Return T, the value of a pair in the right order to the constraints, by cell."""
         net, shape = multipliers[1] - multipliers[0], self.tables.shape
         return np.asarray(net @ self.tables.reshape(shape[0], -1)).reshape(shape[1:])
 
     def _terms(self, multipliers: Array) -> list[tuple[HingedLists, Queries, Array, Array]]:
-        """Base loss and relaxed constraints: lists, weighted, and a table for either side."""
+        """Return base loss and relaxed constraints: weighted lists, and a table for each side."""
         signed = self.lists.pad(self.signed_table(multipliers), fill=0.0)
         raised, lowered = np.maximum(signed, 0.0), np.maximum(-signed, 0.0)
         if self.base is self.lists:
@@ -277,15 +278,15 @@ class _Proxy:
         return [*terms, (self.by_cell, self.lists, raised, lowered)] if signed.any() else terms
 
     def value(self, scores: Array, multipliers: Array) -> float:
-        """Base loss and hinges, without the constants that the scores do not move."""
+        """Return base loss and hinges, without the terms that do not depend on the scores."""
         return sum(
             two_hinges(queries, scores, table, mirrored)[0]
             for _, queries, table, mirrored in self._terms(multipliers)
         )
 
     def gradient(self, scores: Array, multipliers: Array) -> Array:
-        """The derivative of `value` in the scores."""
-        self._look(scores)
+        """Return the derivative of `value` in the scores."""
+        self._sort(scores)
         first, *others = (
             lists.gradient(queries, table, mirrored)
             for lists, queries, table, mirrored in self._terms(multipliers)
@@ -293,8 +294,8 @@ class _Proxy:
         return sum(others, first)
 
     def measure(self, scores: Array) -> tuple[float, Array]:
-        """The true error, a tie one half, and the true gap of each contrast."""
-        self._look(scores)
+        """Return the true error (a tie counts one half) and the true gap of each contrast."""
+        self._sort(scores)
         sums = self.by_label.sums()
         right = float((self.of_error @ sums.reshape(len(sums), -1)).sum())
         known = slice(self.queries.n_groups)
@@ -307,21 +308,22 @@ class _Proxy:
         means = np.einsum("qe,qe->e", self.of_means, entries)
         return 1.0 - right, self.at_none + means @ self.slopes
 
-    def _look(self, scores: Array) -> None:
-        """Sort and merge the lists, unless these scores are the last ones."""
+    def _sort(self, scores: Array) -> None:
+        """Sort and merge the lists, unless they were last sorted by these scores."""
         if scores is not self._scores:
-            for lists in {id(each): each for each in (self.by_label, self.by_cell)}.values():
-                lists.look(scores)
+            self.by_label.sort(scores)
+            if self.by_cell is not self.by_label:
+                self.by_cell.sort(scores)
             self._scores = scores
 
     def _gaps(self, means: Array) -> Array:
-        """The gaps of given means; they rise evenly with each."""
+        """Return the gaps of the entries' means, in which they are linear."""
         totals = np.stack([means, self.of_means.any(axis=0).astype(np.float64)])
         return self.contrasts.gaps(self.constraint.from_totals(totals, self.queries.groups))
 
 
 def _weigh_error(queries: Queries, constraint: PairwiseConstraint) -> tuple[Queries, float]:
-    """Lists, and the weight of each of their pairs, whose sum is the mean over pairs."""
+    """Return lists and a weight per pair, with which a sum over pairs is the mean."""
     counts = cell_counts(queries).sum(axis=(1, 2))
     weight = queries.weight_of_query
     if constraint.average == "pair":
@@ -330,27 +332,28 @@ def _weigh_error(queries: Queries, constraint: PairwiseConstraint) -> tuple[Quer
 
 
 def _weigh_cells(queries: Queries, constraint: PairwiseConstraint) -> Queries:
-    """Lists whose preference pairs are the constraint's, weighted as it averages them."""
+    """Return lists whose preference pairs are the constraint's, with its weights."""
     if constraint.pairs == "all":
-        by_group = -queries.group.astype(np.float64)
-        queries = replace(queries, y=by_group)
+        queries = replace(queries, y=-queries.group.astype(np.float64))
     if constraint.average == "pair":
         return queries
     if constraint.pairs == "preference" and queries.layout.level.max() > 1:
         return share_among_pairs(queries, constraint.counts(queries).sum(axis=(1, 2)))
-    # Two labels: n_qkl is the number of upper items of group k times that of lower ones of group l.
+    # Two labels: n_qkl is the number of upper items of group k times lower items of group l.
     level = np.empty(queries.n_items, dtype=np.int64)
     level[queries.layout.order] = queries.layout.level
     group = queries.group.astype(np.int64)
     if constraint.pairs == "all":
-        level[:] = 0  # the label is the group
+        level[:] = 0  # the group is the label
     if constraint.by_group:
         known = group < queries.n_groups
-        group = np.where((level > 0) | ~known, group, 0)  # all lower items of known groups as one
-    place = (queries.query * 2 + level) * queries.n_codes + group
-    own = np.ones(queries.n_items) if queries.item_weight is None else queries.item_weight
-    total = np.bincount(place, own)[place]
-    share = np.divide(own, total, out=np.zeros_like(own), where=own > 0)
+        group = np.where(
+            (level > 0) | ~known, group, 0
+        )  # lower items of known groups are one group
+    cell = (queries.query * 2 + level) * queries.n_codes + group
+    weight = np.ones(queries.n_items) if queries.item_weight is None else queries.item_weight
+    total = np.bincount(cell, weight)[cell]
+    share = np.divide(weight, total, out=np.zeros_like(weight), where=weight > 0)
     return replace(queries, item_weight=share)
 
 
@@ -363,43 +366,38 @@ def _fit(queries: Queries, settings: _Settings) -> LagrangianScorer:
     slack = float(settings.slack)
     while True:
         with one_blas_thread:
-            found = _play(features, proxy, settings, slack)
-        degenerate = found.error >= _NO_BETTER_THAN_CHANCE
-        if not degenerate or slack >= 1.0 or not settings.raise_slack:
+            scorer = _play(features, proxy, settings, slack)
+        if scorer.error < _CHANCE or slack >= 1.0 or not settings.raise_slack:
             break
         slack += float(settings.raise_slack)
     if slack > settings.slack:
         warnings.warn(
-            f"With a slack of {settings.slack:g} the Lagrangian method ended no better than "
-            f"chance. The slack was raised to {slack:g}: violation {found.violation:.3f}, error "
-            f"{found.error:.3f}.",
+            f"With a slack of {settings.slack:g} the lagrangian baseline ended no better than "
+            f"chance. The slack was raised to {slack:g}: violation {scorer.violation:.3f}, error "
+            f"{scorer.error:.3f}.",
             TargetNotReachedWarning,
             stacklevel=3,
         )
-    elif found.violation > slack + _NOT_MET:
+    elif scorer.violation > slack + _NOT_MET:
         warnings.warn(
-            f"None of {len(found.errors)} steps met {settings.constraint!r} with a slack of "
-            f"{slack:g}: the best exceeds it by {found.violation - slack:.3g}, with an error of "
-            f"{found.error:.3f}. A slack of {found.violation:.3g} is met; else raise n_steps, or "
-            "look for what the features cannot express.",
+            f"None of {len(scorer.errors)} steps met {settings.constraint!r} with a slack of "
+            f"{slack:g}: the best exceeds it by {scorer.violation - slack:.3g}, with an error of "
+            f"{scorer.error:.3f}. Raise the slack to {scorer.violation:.3g}, which is met, raise "
+            "n_steps, or add features.",
             TargetNotReachedWarning,
             stacklevel=3,
         )
-    return found
+    return scorer
 
 
 def _play(
     features: StandardFeatures, proxy: _Proxy, settings: _Settings, slack: float
 ) -> LagrangianScorer:
-    """Steps of both players from zero; the best iterate."""
+    """Take steps of both players from zero, and return the best iterate."""
     n_steps, n_features = int(settings.n_steps), len(features.scale)
     multipliers = np.zeros((2, len(proxy.contrasts.first)))
     trace = np.empty((n_steps, *multipliers.shape))
-    betas, errors, violations = (
-        np.empty((n_steps, n_features)),
-        np.empty(n_steps),
-        np.empty(n_steps),
-    )
+    betas, (errors, violations) = np.empty((n_steps, n_features)), np.empty((2, n_steps))
     adam = _Adam(np.zeros(n_features))
     scores = features.scores(adam.x)
     for t in range(n_steps):
@@ -419,20 +417,20 @@ def _play(
 
 
 def best_candidate(objective: Array, excess: Array, *, rank_objective: bool = False) -> int:
-    """The best iterate by the authors' rule.
+    """Return the best iterate by the authors' rule.
 
     Parameters
     ----------
-    objective : array of shape (n_candidates,), to be small
+    objective : array of shape (n_candidates,), which is minimised
     excess : array of shape (n_candidates,)
-        By how much the worst constraint is exceeded; below zero it makes no difference.
+        By how much the worst constraint is exceeded; values below zero count as zero.
     rank_objective : bool
-        Whether a candidate's rank is the worse of its ranks by excess and by objective, rather
-        than that by excess alone.
+        Whether a candidate's rank is the worse of its ranks by excess and by objective, instead
+        of its rank by excess.
 
     Returns
     -------
-    int, the candidate of the lowest rank; among equals, of the lowest objective, then the last
+    int, the candidate with the lowest rank; ties by the lowest objective, then the last
     """
     rank = rankdata(np.maximum(excess, 0.0), method="min")
     if rank_objective:
@@ -441,14 +439,14 @@ def best_candidate(objective: Array, excess: Array, *, rank_objective: bool = Fa
 
 
 class _Adam:
-    """Adam's steps (Kingma and Ba, 2015) with their usual constants."""
+    """Adam (Kingma and Ba, 2015) with its usual constants."""
 
     def __init__(self, x: Array) -> None:
         self.x = x
         self._mean, self._square, self._n = np.zeros_like(x), np.zeros_like(x), 0
 
     def step(self, gradient: Array, size: float) -> Array:
-        """Move down the gradient; returns where to."""
+        """Move down the gradient, and return the new point."""
         self._n += 1
         self._mean += 0.1 * (gradient - self._mean)
         self._square += 0.001 * (gradient**2 - self._square)

@@ -1,8 +1,8 @@
-"""Method: anything that learns from training queries and then orders others; what is compared.
+"""Method: anything that learns from training queries and then orders other queries.
 
-A method's `fit` takes training queries and a seed, and returns a scorer: a function from queries to
-scores, or to `Rankings` where the order is drawn at random. A scorer that reads the groups of the
-queries it scores says so by `needs_group`; all others are given queries without groups.
+The `fit` of a method takes training queries and a seed, and returns a scorer: a function from
+queries to scores, or to `Rankings` if the order is drawn at random. A scorer that reads the groups
+of the queries it scores declares this by `needs_group`; all others receive queries without groups.
 """
 
 from __future__ import annotations
@@ -26,43 +26,44 @@ from pairity.reweighting.fair_ranker import FairRanker
 
 @dataclass(frozen=True, eq=False)
 class Rankings:
-    """For each query, a few rankings and how likely each is.
+    """A few rankings of each query, and the probability of each.
 
     Attributes
     ----------
     scores : float64 array of shape (n_items, n_rankings)
-        Each column orders all items.
+        Each column is one order of all items.
     probability : float64 array of shape (n_queries, n_rankings)
-        Rows add up to one; a ranking a query does not have has probability 0.
+        Rows add up to one. A ranking that a query does not have has probability 0.
     """
 
     scores: Array
     probability: Array
 
     def sample(self, queries: Queries, random_state: Any = None) -> Array:
-        """Scores of shape (n_items,) of one ranking per query, drawn by its probability."""
+        """Draw one ranking per query by its probability; return scores of shape (n_items,)."""
         rng = check_random_state(random_state)
         edges = np.cumsum(self.probability, axis=1)
         chosen = (rng.random_sample(len(edges))[:, None] * edges[:, -1:] > edges).sum(axis=1)
         return np.asarray(self.scores[np.arange(queries.n_items), chosen[queries.query]])
 
     def expected(self, queries: Queries) -> tuple[Queries, Array]:
-        """Every query once for each of its rankings, weighted by its probability, and the scores.
+        """Repeat each query for each of its rankings, weighted by its probability.
 
-        Any mean over these queries is the expectation over the draw. They have no features.
+        Any mean over the repeated queries, which have no features, is the expectation over the
+        draw. Returns them and their scores.
         """
         query, ranking = np.nonzero(self.probability)
         number = np.full(self.probability.shape, -1)
         number[query, ranking] = np.arange(len(query))
-        at = number[queries.query]
-        rows, columns = np.nonzero(at >= 0)
+        copy = number[queries.query]
+        rows, columns = np.nonzero(copy >= 0)
         weight = queries.weight_of_query[query] * self.probability[query, ranking]
         item_weight = queries.item_weight
         repeated = replace(
             queries,
             X=None,
             y=queries.y[rows],
-            query=at[rows, columns],
+            query=copy[rows, columns],
             query_ids=np.arange(len(query)),
             group=queries.group[rows],
             item_weight=None if item_weight is None else item_weight[rows],
@@ -76,18 +77,18 @@ Scorer = Callable[[Queries], Array | Rankings]
 
 @dataclass(frozen=True, eq=False)
 class Method:
-    """One way to rank, with its settings.
+    """A way to rank, with its settings: it learns from training queries and orders others.
 
     Attributes
     ----------
     name : str
-        What it is called in tables and figures; points of one name make one curve.
+        Its name in tables and plots; points of the same name make one curve.
     fit : callable
         From training queries and a seed (int) to a scorer.
     needs_group : bool
         Whether the scorer reads the groups of the queries it scores.
     settings : mapping
-        What tells it apart from others of the name, such as ``{"slack": 0.1}``.
+        What distinguishes it from others of this name, such as ``{"slack": 0.1}``.
     """
 
     name: str
@@ -96,25 +97,25 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
-        return f"{self.name}({shown})"
+        settings = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
+        return f"{self.name}({settings})"
 
     def __call__(self, train: Queries, test: Queries, random_state: int = 0) -> Array | Rankings:
         """Fit on the training queries and order the test queries."""
         return self.score(self.fit(train, random_state), test)
 
     def score(self, scorer: Scorer, queries: Queries) -> Array | Rankings:
-        """What the scorer makes of queries, which it sees without groups unless it needs them."""
+        """Order queries with the scorer, which reads their groups only if it needs them."""
         return scorer(queries if self.needs_group else without_groups(queries))
 
 
 def without_groups(queries: Queries) -> Queries:
-    """The same queries as if no group were known."""
+    """Return the same queries with all groups unknown."""
     return replace(queries, group=np.zeros(queries.n_items, dtype=np.int32), groups=())
 
 
 def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method:
-    """A method from a `FairRanker`, or from any ranker or engine's model, trained plainly.
+    """Make a method from a `FairRanker`, or from any ranker or engine's model without weights.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
         "reweighted" for a `FairRanker`, "plain" for others.
     **settings
         Parameters to set on a copy of the model: ``as_method(FairRanker(), tolerance=0.05)``.
-        Tables show them, and whatever else is not at its default.
+        Tables show them, and all other parameters that are not at their defaults.
     """
     if isinstance(model, Method):
         return model
@@ -146,10 +147,10 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
             fresh.set_params(random_state=random_state)
         if fair:
             if fresh.progress == "auto":
-                fresh.set_params(progress=False)  # a comparison shows its own
+                fresh.set_params(progress=False)  # a comparison has its own progress bar
             fresh.fit(**train)
             if fresh.outcome_ is Outcome.INTERRUPTED:
-                raise KeyboardInterrupt  # the best round so far is not what the settings say
+                raise KeyboardInterrupt  # the best round so far is not the result of the settings
         else:
             fresh.fit_pairs(train, np.ones((train.n_groups, train.n_groups)))
         return lambda queries: np.asarray(fresh.predict(queries.X), dtype=np.float64)
@@ -158,7 +159,7 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
 
 
 def _changed(model: Any) -> dict[str, Any]:
-    """The parameters that are not at their defaults, but for what only the screen sees."""
+    """Return the parameters that are not at their defaults, except those of the display."""
     if not hasattr(model, "get_params"):
         return {}
     values = model.get_params(deep=False)
@@ -166,7 +167,7 @@ def _changed(model: Any) -> dict[str, Any]:
 
 
 def changed_from(function: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the arguments that are not what they are by default."""
+    """Return the arguments that are not at their defaults."""
     known = signature(function).parameters
     return {
         name: value

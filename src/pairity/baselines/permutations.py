@@ -1,9 +1,9 @@
 """Linear programs over distributions on permutations, solved exactly by column generation.
 
 A distribution over the orders of n items enters such a program only through what it gives to K
-groups and through its utility. Both are linear in the items' expected attention, so that the most
-useful column among all n! of them is found by sorting once: the program is solved by the simplex
-method on its few rows, and at most as many permutations as rows are ever held.
+groups and through its utility. Both are linear in the items' expected attention, so one sort finds
+the most useful of the n! columns. The simplex method solves the program on its few rows, and stores
+at most as many permutations as rows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pairity.metrics.positions import sums
 
 Order = NDArray[np.int64]
 
-_GAIN = 1e-11  # a column that promises less, of a program whose values are near 1, is left out
-_INFEASIBLE = 1e-10  # what may be missing from rows whose values are near 1
-_PIVOT = 1e-10
-_MOST_STEPS = 50_000
+# Tolerances for a program whose values are near 1, a few digits above the precision of doubles.
+_LEAST_GAIN = 1e-11  # a column must gain more than this to enter
+_INFEASIBLE = 1e-10  # rows may be missed by this much
+_LEAST_PIVOT = 1e-10
+_MAX_STEPS = 50_000  # real programs take less than a hundred; only rounding could make a cycle
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,9 +37,9 @@ class Items:
     share : float64 array of shape (n_items,)
         What the item's group gets per unit of the item's attention.
     code : int64 array of shape (n_items,)
-        Groups 0 to K - 1, or K for an item that counts for no group.
+        Groups 0 to K - 1, or K for an item of no group.
     attention : float64 array of shape (n_items,)
-        What each position gets, from the top; never rising.
+        The attention of each position, from the top, which never increases.
     n_groups : int
     """
 
@@ -49,9 +50,9 @@ class Items:
     n_groups: int
 
     def sort(self, factor: float, price: Array) -> Order:
-        """The order that earns most: falling ``factor * utility + price[code] * share``.
+        """Return the order of largest value: falling ``factor * utility + price[code] * share``.
 
-        Ties keep the order in which the items are given.
+        Ties keep the input order.
         """
         value = np.append(price, 0.0)[self.code] * self.share
         if factor:
@@ -59,19 +60,19 @@ class Items:
         return np.argsort(-value, kind="stable")
 
     def received(self, order: Order) -> tuple[Array, float]:
-        """What each group gets from an order, and its utility."""
-        seen = np.empty(len(order))
-        seen[order] = self.attention
-        by_group = sums(self.code, self.share * seen, self.n_groups + 1)
-        return by_group[: self.n_groups], float(self.utility @ seen)
+        """Return what each group gets from an order, and the utility of the order."""
+        attention = np.empty(len(order))
+        attention[order] = self.attention
+        by_group = sums(self.code, self.share * attention, self.n_groups + 1)
+        return by_group[: self.n_groups], float(self.utility @ attention)
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
     r"""Maximise :math:`f \sum_\sigma w_\sigma u_\sigma + c^T z` over :math:`w, z \ge 0`.
 
-    Subject to :math:`\sum_\sigma w_\sigma (M r_\sigma + h) + A z = b`, with :math:`r_\sigma` what
-    the permutation gives to the groups and :math:`u_\sigma` its utility.
+    Subject to :math:`\sum_\sigma w_\sigma (M r_\sigma + h) + A z = b`, where :math:`r_\sigma` is
+    what the permutation gives to the groups and :math:`u_\sigma` its utility.
 
     Attributes
     ----------
@@ -99,9 +100,9 @@ class Vertex:
     ----------
     orders : list of int64 arrays of shape (n_items,), the permutations of positive weight
     weight : float64 array of shape (n_orders,)
-    value : float, what is maximised
+    value : float, the maximum
     price : float64 array of shape (n_groups,)
-        Each of the orders sorts the items by ``factor * utility + price[code] * share``.
+        Each order sorts the items by ``factor * utility + price[code] * share``.
     """
 
     orders: list[Order]
@@ -112,11 +113,11 @@ class Vertex:
 
 @dataclass(eq=False)
 class _Basis:
-    """As many columns as rows: permutations, columns of the program, and artificial ones."""
+    """One column per row: permutations, columns of the program, and artificial columns."""
 
     matrix: Array
     gain: Array
-    column: NDArray[np.int64]  # the program's column, -1 for others
+    column: NDArray[np.int64]  # the number of the program's column, or -1
     order: list[Order | None]
     artificial: NDArray[np.bool_]
 
@@ -135,11 +136,11 @@ class _Column:
 
 
 def solve(items: Items, program: Program) -> Vertex | None:
-    """An optimal vertex of a bounded program, or None where nothing meets its rows.
+    """Return an optimal vertex of a bounded program, or None if the program is infeasible.
 
-    Two-phase simplex method with permutations priced by sorting, and ties in the ratio test
-    broken lexicographically, so that it ends. The basis is factorised anew in every step; no error
-    builds up.
+    This is the two-phase simplex method. Sorting prices the permutations. Ties in the ratio test
+    are broken lexicographically, so it terminates. The basis is factorised again in every step, so
+    errors do not accumulate.
     """
     n_rows = len(program.target)
     basis = _Basis(
@@ -154,25 +155,20 @@ def solve(items: Items, program: Program) -> Vertex | None:
         return None
     _, prices = _improve(items, program, basis, first=False)
     level = _solution(basis.matrix, program.target)
-    kept = [
-        (float(value), order)
-        for value, order in zip(level, basis.order, strict=True)
-        if order is not None and value > _INFEASIBLE / 100
-    ]
-    return Vertex(
-        [order for _, order in kept],
-        np.array([value for value, _ in kept]),
-        float(basis.gain @ level),
-        -(prices @ program.rows),
-    )
+    weights, orders = [], []
+    for weight, order in zip(level, basis.order, strict=True):
+        if order is not None and weight > _INFEASIBLE / 100:
+            weights.append(weight)
+            orders.append(order)
+    return Vertex(orders, np.array(weights), float(basis.gain @ level), -(prices @ program.rows))
 
 
 def _improve(items: Items, program: Program, basis: _Basis, *, first: bool) -> tuple[float, Array]:
-    """Exchange columns while that pays; what the artificial ones still hold, and the duals.
+    """Exchange columns while that gains; return the level of artificial columns, and the duals.
 
-    The first phase only drives the artificial columns out.
+    The first phase only removes the artificial columns.
     """
-    for _ in range(_MOST_STEPS):
+    for _ in range(_MAX_STEPS):
         gain = -basis.artificial.astype(np.float64) if first else basis.gain
         prices = _solution(basis.matrix.T, gain)
         entering = _best_column(items, program, basis, prices, first=first)
@@ -184,7 +180,7 @@ def _improve(items: Items, program: Program, basis: _Basis, *, first: bool) -> t
         basis.replace(_leaving_row(basis, solved[:, 0], solved[:, 1], first=first), entering)
     raise TrainingError(
         f"The linear program of {len(items.utility)} items and {items.n_groups} groups was not "
-        f"solved in {_MOST_STEPS} steps, which rounding alone can cause. Give utilities of a "
+        f"solved in {_MAX_STEPS} steps, which only rounding can cause. Pass utilities of a "
         "similar size, or a larger slack."
     )
 
@@ -192,29 +188,29 @@ def _improve(items: Items, program: Program, basis: _Basis, *, first: bool) -> t
 def _best_column(
     items: Items, program: Program, basis: _Basis, prices: Array, *, first: bool
 ) -> _Column | None:
-    """The column that promises most, the program's own before permutations; None at the optimum."""
+    """Return the column of largest gain, first of the program's own; None at the optimum."""
     if len(program.gain):
-        promise = (0.0 if first else program.gain) - prices @ program.columns
-        promise[basis.column[basis.column >= 0]] = 0.0
-        best = int(promise.argmax())
-        if promise[best] > _GAIN:
+        gains = (0.0 if first else program.gain) - prices @ program.columns
+        gains[basis.column[basis.column >= 0]] = 0.0
+        best = int(gains.argmax())
+        if gains[best] > _LEAST_GAIN:
             return _Column(program.columns[:, best], float(program.gain[best]), best)
     factor = 0.0 if first else program.factor
     order = items.sort(factor, -(prices @ program.rows))
     received, utility = items.received(order)
     entries = program.rows @ received + program.offset
-    if factor * utility - prices @ entries <= _GAIN:
+    if factor * utility - prices @ entries <= _LEAST_GAIN:
         return None
     return _Column(entries, program.factor * utility, order=order)
 
 
 def _leaving_row(basis: _Basis, level: Array, change: Array, *, first: bool) -> int:
-    """The basic column that is used up first as the entering one grows."""
+    """Return the row of the basic column that reaches zero first as the entering one grows."""
     if not first:  # artificial columns are at zero by now, and must not grow again
-        stuck = np.flatnonzero(basis.artificial & (np.abs(change) > _PIVOT))
-        if len(stuck):
-            return int(stuck[0])
-    rows = np.flatnonzero(change > _PIVOT)
+        artificial = np.flatnonzero(basis.artificial & (np.abs(change) > _LEAST_PIVOT))
+        if len(artificial):
+            return int(artificial[0])
+    rows = np.flatnonzero(change > _LEAST_PIVOT)
     if not len(rows):
         rows = np.array([int(change.argmax())])
     steps = np.maximum(level[rows], 0.0) / change[rows]
