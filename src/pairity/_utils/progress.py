@@ -37,7 +37,8 @@ class Progress:
         self._total, self._description = total, description
         self._done, self._note = 0, ""
         self._lock = Lock()
-        self._shown, self._bar = False, None
+        self._shown = False
+        self._bar: Any = None
         self._last_line = -float("inf")
 
     def __enter__(self) -> Self:
