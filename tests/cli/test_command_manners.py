@@ -182,7 +182,7 @@ def test_a_sweep_goes_on_where_it_stopped(place, tmp_path, capsys, monkeypatch):
         (["sweep", "jobs.csv", *ROLES, "--methods", "ours"], "no method named 'ours'"),
         (["sweep", "jobs.csv", *ROLES, "--output", "jobs.csv"], "jobs.csv"),
         (["weights", "model", "--pairs", "x.parquet"], "--pairs requires the training table"),
-        (["weights", "model", "--pairs", "x.foo", "--table", "jobs.csv", *ROLES], "says no format"),
+        (["weights", "model", "--pairs", "p.foo", "--table", "jobs.csv", *ROLES], "no format"),
         (["audit", "jobs.csv", *ROLES, "--score", "score", "--run", "run.txt"], "be combined"),
         (["audit", "--run", "run.txt"], "--run requires --qrels"),
         (["audit", "--qrels", "qrels.txt", "jobs.csv"], "--qrels requires --run"),

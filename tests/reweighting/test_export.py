@@ -168,7 +168,7 @@ def test_an_interrupted_export_leaves_what_was_there(tmp_path, monkeypatch, suff
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("train.csv", {}, "says no format.*format='parquet'"),
+        ("train.csv", {}, "names no format.*format='parquet'"),
         ("train.csv", {"format": "csv"}, "format is 'csv'"),
         ("train.pairs", {"block": 0}, "block is 0"),
         ("train.pairs", {"block": 1.5}, "block is 1.5"),
@@ -185,7 +185,7 @@ def test_refused(tmp_path, name, options, message):
 
 def test_unknown_groups_and_no_weight(tmp_path):
     path = tmp_path / "train.pairs"
-    with pytest.raises(InputError, match="no group 'm'"):
+    with pytest.raises(InputError, match="group 'm', but the weights have only the groups 'f'"):
         export_pairs(small(), PairWeights([[1.0]], ("f",)), path)
     queries = Queries.from_arrays(None, [1, 0], qid=[0, 0], sensitive_features=["f", "m"])
     with pytest.raises(InputError, match="add up to nothing"):

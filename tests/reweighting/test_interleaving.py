@@ -231,7 +231,7 @@ def test_constraints(make, constraint):
 
 
 def test_other_rankers_cannot():
-    with pytest.raises(InputError, match="LinearRanker cannot change pair weights while it trains"):
+    with pytest.raises(InputError, match="LinearRanker cannot change pair weights during training"):
         FairRanker(LinearRanker(), schedule="interleaved").fit(**DATA)
 
 

@@ -1,4 +1,4 @@
-"""export_pairs: the weighted preference pairs as a file, for any other tool to train on."""
+"""export_pairs: writes the weighted preference pairs to a file, for training in other tools."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ def export_pairs(
     rows: Rows | None = None,
     block: int = 1_000_000,
 ) -> None:
-    """Write the preference pairs of some queries, each with its weight, in blocks.
+    """Write the preference pairs of some queries with their weights, in blocks.
 
-    A pair weighs its entry in the table (1 where a group is missing) times its items' weights and
-    its query's, divided by the mean over all pairs written, as `CatBoostPairRanker` has it. Pairs
-    that weigh nothing are left out.
+    The weight of a pair is its entry in the table (1 if a group is missing) times the weights of
+    its items and its query, divided by the mean over all pairs written, as in
+    `CatBoostPairRanker`. Pairs of weight zero are left out.
 
     Parameters
     ----------
     queries : Queries
-        Its features are not looked at.
+        Its features are not used.
     weights : PairWeights
-        With all the groups of the queries, matched by name.
+        Must have all groups of the queries; they are matched by name.
     path : str or path
-        Written whole or not at all: what was there before stays until the new file is complete.
+        The file is written atomically: an existing one stays until the new one is complete.
     format : {"parquet", "catboost"}, optional
-        By default what the suffix says: ``.parquet``, or ``.pairs`` and ``.tsv`` for CatBoost.
+        The default depends on the suffix: ``.parquet``, or ``.pairs`` and ``.tsv`` for CatBoost.
 
-        "parquet" has the columns query (your id; as text where Parquet has no such type), winner
-        and loser (row numbers from 0), winner_group and loser_group (null where missing), weight.
-        The weight table is in the file's metadata, as JSON, under ``pairity.pair_weights``.
+        "parquet" has the columns query (the query id, as text if Parquet has no such type),
+        winner and loser (row numbers from 0), winner_group and loser_group (null if missing) and
+        weight. The weight table is in the file's metadata, as JSON, under ``pairity.pair_weights``.
 
         "catboost" is CatBoost's pairs description: winner, loser and weight, separated by tabs,
-        without a header. CatBoost wants the rows of a query to stand together in its data.
+        without a header. CatBoost requires that the rows of a query are contiguous in its data.
     rows : int64 array of shape (n_items,), optional
-        The row number to write for each item; by default the queries' own.
+        The row number to write for each item; by default its position in the queries.
     block : int
-        How many pairs are held in memory at a time, roughly: a block is not cut within the pairs
-        of one preferred item.
+        About how many pairs are in memory at a time. A block contains all pairs of its preferred
+        items.
 
     Examples
     --------
@@ -84,12 +84,12 @@ def export_pairs(
     require_output_file(path)
     write = _writer(path, format)
     if isinstance(block, bool) or not isinstance(block, (int, np.integer)) or block < 1:
-        raise InputError(f"block is {block!r}; give a whole number of pairs, 1 or more.")
+        raise InputError(f"block is {block!r}; it must be a whole number of pairs, at least 1.")
     table = _table(queries, weights)
     rows = np.arange(queries.n_items) if rows is None else np.asarray(rows, dtype=np.int64)
     if rows.shape != (queries.n_items,):
         raise InputError(
-            f"rows has shape {rows.shape}, but there are {queries.n_items} items. Give one row "
+            f"rows has shape {rows.shape}, but there are {queries.n_items} items. Pass one row "
             "number per item."
         )
     write(path, queries, weights, rows, iter_weighted_pairs(queries, table, block=int(block)))
@@ -100,8 +100,8 @@ def _writer(path: Path, chosen: str | None) -> Callable[..., None]:
         chosen = _FORMATS.get(path.suffix.lower())
         if chosen is None:
             raise InputError(
-                f"The suffix of {str(path)!r} says no format. End it in {', '.join(_FORMATS)}, or "
-                "give format='parquet' or format='catboost'."
+                f"The suffix of {str(path)!r} names no format. Use {', '.join(_FORMATS)}, or pass "
+                "format='parquet' or format='catboost'."
             )
     if chosen not in _FORMATS.values():
         raise InputError(f"format is {chosen!r}; choose 'parquet' or 'catboost'.")
@@ -110,19 +110,19 @@ def _writer(path: Path, chosen: str | None) -> Callable[..., None]:
 
 def _table(queries: Queries, weights: PairWeights) -> Array:
     """The weight table in the order of the queries' groups."""
-    for name in queries.groups:
-        if name not in weights.groups:
-            raise InputError(
-                f"The weights have no group {name!r}, which the queries have; they have "
-                f"{', '.join(map(repr, weights.groups))}. Use the same groups in both."
-            )
-    at = [weights.groups.index(name) for name in queries.groups]
-    return weights.table[np.ix_(at, at)]
+    missing = [name for name in queries.groups if name not in weights.groups]
+    if missing:
+        raise InputError(
+            f"The queries have the group {missing[0]!r}, but the weights have only the groups "
+            f"{', '.join(map(repr, weights.groups))}. Use the same groups in both."
+        )
+    order = [weights.groups.index(name) for name in queries.groups]
+    return weights.table[np.ix_(order, order)]
 
 
 def _write_catboost(
     path: Path,
-    queries: Queries,  # noqa: ARG001 - CatBoost has the queries with its data
+    queries: Queries,  # noqa: ARG001 - CatBoost reads them with its data
     weights: PairWeights,  # noqa: ARG001
     rows: Rows,
     blocks: Blocks,
@@ -169,17 +169,17 @@ def _pyarrow() -> tuple[Any, Any]:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise MissingExtraError(
-            'Parquet files need pyarrow. Install it with: pip install "pairity[parquet]"; or write '
-            "CatBoost's pairs file, which needs nothing: format='catboost'."
+            'Parquet files require pyarrow. Install it with: pip install "pairity[parquet]". Or '
+            "write CatBoost's pairs file with format='catboost'."
         ) from error
 
 
 def _ids(pa: Any, queries: Queries) -> Any:
-    """The query ids as Arrow has them: numbers as numbers, the rest as text."""
+    """The query ids as an Arrow array: numbers as numbers, all others as text."""
     try:
         ids = pa.array(queries.query_ids)
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        ids = None  # such as tuples, or numbers beside text
+        ids = None  # tuples, for example, or numbers mixed with text
     if ids is None or pa.types.is_nested(ids.type) or pa.types.is_float16(ids.type):
-        ids = pa.array([str(each) for each in queries.query_ids.tolist()], pa.string())
+        ids = pa.array([str(query) for query in queries.query_ids.tolist()], pa.string())
     return ids

@@ -1,4 +1,4 @@
-"""DualAscent: λ moved between the trees of one training run, instead of between many runs."""
+"""DualAscent: λ moves between the trees of one training run, and not between many runs."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ from pairity.reweighting.solvers import settle
 
 
 class DualAscent:
-    r"""Follows one training run, and moves λ every few trees by the violation so far.
+    r"""Follows one training run, and moves λ every few trees by the delta so far.
 
     .. math:: \lambda \leftarrow \lambda - \eta \, \Delta
 
-    as the paper's update does between retrainings, with the part of Δ that the gaps are made of:
-    what all compared entries have in common is no violation, and would only carry the weights to
-    their limits. Each entry has a step size of its own, which
-    is halved whenever its violation changes sign and otherwise grows slowly, so that it neither
-    crawls nor swings. For the last trees λ is held at the mean of its last values.
+    This is the paper's update between retrainings, applied to the part of Δ that makes up the
+    gaps: a change that all compared entries share is not a violation, and would only move the
+    weights to their limits. Each entry has its own step size, which is halved whenever its delta
+    changes sign and otherwise grows slowly. During the last trees λ stays fixed at the mean of
+    its last values.
 
     Parameters
     ----------
     constraint : Constraint
     measured_on : Queries
-        Whose scores the run reports.
+        The queries whose scores the run reports.
     weigh : callable
         From λ to the weight table.
     lambda_ : array
-        Where to begin.
+        The first multipliers.
     scale : array of λ's shape
         The change of λ that moves the exponent of a pair's weight by one.
 
     Attributes
     ----------
-    lambda_ : array, the multipliers in force; at the end, those that were held
+    lambda_ : array, the current multipliers; at the end, those of the last trees
 
     Notes
     -----
-    The settings are of the class, since they were chosen together: λ moves every 3 trees, 5
-    exponents for a violation of one at first, and is held for the last tenth of the trees. Over
-    24 settings (K = 2, 3 and 5, four constraints, LightGBM, 100 trees) the mean violation that was
-    left varied between 0.007 and 0.012 with these choices; they are no fine point.
+    The settings are class attributes, since they were chosen together: λ moves every 3 trees, at
+    first by 5 exponents for a delta of one, and stays fixed for the last tenth of the trees. Over
+    24 settings (K = 2, 3 and 5, four constraints, LightGBM, 100 trees) the mean violation at the
+    end was between 0.007 and 0.012 for neighbouring choices, so they are not critical.
     """
 
-    every = 3
-    eta = 5.0
-    growth = 1.1
-    most = 4.0  # times the first step size
-    held_from = 0.9  # of the trees
-    averaged = 0.2  # of the updates, at the end
+    every = 3  # trees between two updates
+    eta = 5.0  # the first step size, in exponents
+    growth = 1.1  # of the step size after an update without a change of sign
+    max_growth = 4.0  # the largest step size, as a multiple of the first
+    fixed_from = 0.9  # the share of the trees after which λ stays fixed
+    averaged = 0.2  # the share of the updates whose mean is the final λ
 
     def __init__(
         self,
@@ -67,66 +67,65 @@ class DualAscent:
         self.constraint, self.measured_on, self.weigh = constraint, measured_on, weigh
         self.lambda_, self.scale = lambda_, scale
         self._step = np.full(lambda_.shape, self.eta)
-        self._last = np.zeros(lambda_.shape)
-        self._passed: list[Array] = []
-        self._held = False
+        self._previous = np.zeros(lambda_.shape)
+        self._visited: list[Array] = []
+        self._fixed = False
 
     def __call__(self, n_trees: int, n_total: int, scores: Callable[[], Array]) -> Array:
-        """The weight table for the next tree.
+        """Return the weight table for the next tree.
 
         Parameters
         ----------
         n_trees : int
-            Trees there are so far.
+            The number of trees so far.
         n_total : int
-            Trees there will be.
+            The number of trees at the end.
         scores : callable
             Returns the scores of the items measured on, by the trees so far.
         """
-        if n_trees >= self.held_from * n_total:
-            self._hold()
+        if n_trees >= self.fixed_from * n_total:
+            self._fix()
         elif n_trees and n_trees % min(self.every, max(1, n_total // 20)) == 0:
             self._move(self.constraint.delta(self.measured_on, scores()))
         return self.weigh(self.lambda_)
 
-    def _move(self, violation: Array) -> None:
-        differences = Contrasts.of(violation).matrix()
-        uneven = np.linalg.pinv(differences) @ differences @ np.nan_to_num(violation).ravel()
-        violation = uneven.reshape(violation.shape)
-        turned = violation * self._last < 0
-        grown = np.minimum(self.growth * self._step, self.most * self.eta)
-        self._step = np.where(turned, 0.5 * self._step, grown)
-        self._last = violation
-        self.lambda_ = settle(self.lambda_ - self._step * self.scale * violation, self.scale)
-        self._passed.append(self.lambda_)
+    def _move(self, delta: Array) -> None:
+        differences = Contrasts.of(delta).matrix()
+        projected = np.linalg.pinv(differences) @ differences @ np.nan_to_num(delta).ravel()
+        delta = projected.reshape(delta.shape)
+        grown = np.minimum(self.growth * self._step, self.max_growth * self.eta)
+        self._step = np.where(delta * self._previous < 0, 0.5 * self._step, grown)
+        self._previous = delta
+        self.lambda_ = settle(self.lambda_ - self._step * self.scale * delta, self.scale)
+        self._visited.append(self.lambda_)
 
-    def _hold(self) -> None:
-        if not self._held and self._passed:
-            last = max(1, round(self.averaged * len(self._passed)))
-            self.lambda_ = np.mean(self._passed[-last:], axis=0)
-        self._held = True
+    def _fix(self) -> None:
+        if not self._fixed and self._visited:
+            n_last = max(1, round(self.averaged * len(self._visited)))
+            self.lambda_ = np.mean(self._visited[-n_last:], axis=0)
+        self._fixed = True
 
 
 def as_schedule(
     schedule: Any, ranker: Any, solver: Any = "damped", fit_params: Mapping[str, Any] | None = None
 ) -> str:
-    """Check a schedule against what the ranker can do; "auto" takes the better one it can.
+    """Check a schedule against the ranker; "auto" selects the better one that it supports.
 
-    At equal cost, interleaving left less of the violation in every setting of
-    ``python -m benchmarks schedules``. Two things ask for retraining: a solver of one's own
-    choice, and evaluation sets, since early stopping would cut off the trees that λ came to be
-    right for.
+    At equal cost, interleaving left a smaller violation in every setting of
+    ``python -m benchmarks schedules``. "auto" retrains if the user chose a solver, and if there
+    are evaluation sets, since early stopping would remove the trees for which λ is right.
     """
+    able = hasattr(ranker, "fit_following")
     if schedule == "auto":
-        able = hasattr(ranker, "fit_following") and getattr(ranker, "follows", True)
-        own_solver = not (isinstance(solver, str) and solver == "damped")
+        chosen = not (isinstance(solver, str) and solver == "damped")
         stops = "eval_set" in (fit_params or {})
-        return "interleaved" if able and not own_solver and not stops else "retrain"
+        interleaves = able and getattr(ranker, "follows", True) and not chosen and not stops
+        return "interleaved" if interleaves else "retrain"
     if schedule not in ("retrain", "interleaved"):
         raise InputError(f"schedule is {schedule!r}; choose 'auto', 'retrain' or 'interleaved'.")
-    if schedule == "interleaved" and not hasattr(ranker, "fit_following"):
+    if schedule == "interleaved" and not able:
         raise InputError(
-            f"{type(ranker).__name__} cannot change pair weights while it trains, which "
-            "schedule='interleaved' needs; LightGBM and XGBoost can. Use schedule='retrain'."
+            f"{type(ranker).__name__} cannot change pair weights during training, which "
+            "schedule='interleaved' requires; LightGBM and XGBoost can. Use schedule='retrain'."
         )
     return str(schedule)

@@ -1,8 +1,8 @@
-"""How lambda moves from round to round.
+"""Solvers: how λ moves from round to round.
 
-A solver is given the multipliers λ that were used, the violation Δ they led to, and its own state;
-it returns the next λ and state, or None where it has nothing better to try. It sees neither data
-nor ranker: K² numbers in, K² numbers out.
+A solver receives the multipliers λ that were used, the delta that they led to, and its own state.
+It returns the next λ and state, or None if it has nothing better to try. It sees neither the data
+nor the ranker, only K² numbers.
 """
 
 from __future__ import annotations
@@ -17,53 +17,56 @@ from pairity._utils.typing import Array
 from pairity.constraints import Contrasts
 from pairity.exceptions import InputError
 
-Foresight = Callable[[Array], Array]  # a change of λ to the change of Δ it is thought to bring
+Foresight = Callable[[Array], Array]  # from a change of λ to the expected change of delta
 
-FARTHEST = 12.0  # exp(12): a weight ratio of 160,000; farther out nothing changes any more
-
-
-_DECIMALS = 12  # of an exponent; beyond these is only the order in which sums were added up
+FARTHEST = 12.0  # largest exponent: exp(12) is a weight ratio of 160,000, beyond it nothing changes
+_DECIMALS = 12  # of an exponent; further digits depend only on the order of summation
 
 
 def settle(lambda_: Array, scale: Array) -> Array:
-    """λ within reach and without its last digits.
+    """Limit λ to `FARTHEST` and round it.
 
-    Violations of the same scores differ by rounding where they are added up on several machines.
-    So that the weights do not, and with them the trees of a booster, their exponents are rounded.
+    When violations are added up on several machines, those of equal scores differ by rounding.
+    The exponents are rounded so that the weights, and with them the trees of a booster, do not.
     """
     exponent = np.divide(lambda_, scale, out=np.zeros(lambda_.shape), where=scale > 0)
     return np.asarray(np.clip(exponent, -FARTHEST, FARTHEST).round(_DECIMALS) * scale)
 
 
 class Solver(Protocol):
-    """Moves λ; `start` begins a run, `step` answers one round."""
+    """Moves λ: `start` begins a run, `step` answers one round."""
 
-    def start(self, violation: Array, scale: Array, tolerance: float = 0.0) -> Any:
-        """State before the first step.
+    def start(self, delta: Array, scale: Array, tolerance: float = 0.0) -> Any:
+        """Return the state before the first step.
 
-        `violation` shows by its NaN which entries are compared; `scale` has, per entry of λ, the
-        change that moves the exponent of a pair's weight by one; the loop ends with the first
-        round whose gaps are within `tolerance`.
+        Parameters
+        ----------
+        delta : array
+            Its NaN show which entries are not compared.
+        scale : array
+            For each entry of λ, the change that moves the exponent of a pair's weight by one.
+        tolerance : float
+            The loop ends with the first round whose gaps are within it.
         """
         ...
 
     def step(
         self,
         lambda_: Array,
-        violation: Array,
+        delta: Array,
         state: Any,
         foresee: Callable[[], Foresight] | None = None,
     ) -> tuple[Array | None, Any]:
-        """The next λ, or None to give up.
+        """Return the next λ, or None to give up, and the next state.
 
-        `foresee` prepares a `Foresight` around `lambda_`, where the ranker can tell.
+        `foresee` computes a `Foresight` around `lambda_`, if the ranker can.
         """
         ...
 
 
 @dataclass(frozen=True)
 class PlainStep:
-    """Algorithm 1 as the paper has it: λ ← λ - η Δ.
+    """Algorithm 1 as in the paper: λ ← λ - η Δ.
 
     Parameters
     ----------
@@ -74,58 +77,57 @@ class PlainStep:
     eta: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.eta < np.inf:
-            raise InputError(f"eta is {self.eta!r}; give a positive number such as 1.")
+        _require_positive(self, "eta")
 
-    def start(self, violation: Array, scale: Array, tolerance: float = 0.0) -> None:
-        """Nothing to remember."""
+    def start(self, delta: Array, scale: Array, tolerance: float = 0.0) -> None:
+        """There is no state."""
 
     def step(
         self,
         lambda_: Array,
-        violation: Array,
+        delta: Array,
         state: None,
         foresee: Callable[[], Foresight] | None = None,  # noqa: ARG002
     ) -> tuple[Array, None]:
-        """One step along the violation; entries that are not compared stay."""
-        return lambda_ - self.eta * np.nan_to_num(violation), state
+        """One step along delta; entries that are not compared stay."""
+        return lambda_ - self.eta * np.nan_to_num(delta), state
 
 
 @dataclass(frozen=True)
 class DampedStep:
-    r"""Root finding on the gaps: a bracket where there is one gap, else a search.
+    r"""Root finding on the gaps: a bracket if there is one gap, otherwise a search.
 
-    The gaps are r = DΔ, each compared entry of Δ less its counterpart; the largest is what is
-    reported. They are functions of the exponents e, that is of λ in units that change a pair's
-    weight by the same amount. How they follow, the ranker foresees where it can (`LinearRanker`
-    does); otherwise r is taken to rise evenly with its own entries. Broyden's rule corrects
-    either by what the rounds show.
+    The gaps are r = DΔ, each compared entry of Δ minus its counterpart; the largest one is the
+    violation. They are functions of the exponents e, which are λ in units that change a pair's
+    weight by the same amount. If the ranker can predict how the gaps follow (`LinearRanker` can),
+    the search uses that; otherwise it assumes that r rises linearly with its own entries.
+    Broyden's rule corrects either model by what the rounds show.
 
-    With one gap (two groups) the search runs along its slope: the root is bracketed and closed in
-    on by regula falsi with the Illinois rule, so that a hard violation which jumps across zero is
-    pinned down rather than crossed for ever. With several gaps, the next point is the one within
-    a trust radius whose largest gap is foreseen to be least, found by damped Newton steps,
-    -Jᵀ(JJᵀ + μ)⁻¹ r with large gaps counting for more, on slopes J taken over wide and narrow
+    With one gap (two groups) the search runs along its slope: the root is bracketed and enclosed
+    by regula falsi with the Illinois rule, so that a hard violation which jumps across zero is
+    located and not crossed again and again. With several gaps, the next point is the one within
+    a trust radius whose largest gap is expected to be smallest. It is found by damped Newton
+    steps, -Jᵀ(JJᵀ + μ)⁻¹ r with larger weight for large gaps, on slopes J from wide and narrow
     differences, since the hard violation has steps. A point that raises the largest gap is taken
-    back and the radius shortened. Where nothing moves, a few long strides along the paper's path,
+    back and the radius is shortened. If nothing moves, a few long strides along the paper's path,
     λ = -c Δ, are tried before giving up.
 
-    A wide tolerance is there to be used: gaps are brought to `inside` within it from where they
-    were, not to zero, since what is not corrected costs no utility.
+    Gaps are brought to `inside` within a wide tolerance and not to zero, since a gap that is not
+    corrected costs no utility.
 
     Parameters
     ----------
     slope : float
-        How much a gap is expected to move per unit of the exponent, where nothing is known.
+        The expected change of a gap per unit of the exponent, before anything is known.
     radius : float
         The longest first step of any one entry, in units of the exponent. Weights saturate entry
-        by entry: one that jumps far out no longer responds, and the search would be stuck there.
+        by entry: one that jumps far out no longer responds, and the search would stay there.
     narrowest : float
-        Bracket or radius below which nothing more is to be found.
+        Bracket or radius below which the search ends.
     patience : int
-        Rounds in a row without progress (2 % of the largest gap) after which to give up.
+        Number of consecutive rounds without progress (2 % of the largest gap) before giving up.
     inside : float
-        How far inside the tolerance to aim; all the way to zero where it is no wider.
+        How far inside the tolerance to aim; the aim is zero if the tolerance is no wider.
     """
 
     slope: float = 0.03
@@ -135,13 +137,11 @@ class DampedStep:
     inside: float = 0.02
 
     def __post_init__(self) -> None:
-        for name in ("slope", "radius", "narrowest", "patience", "inside"):
-            if not 0.0 < getattr(self, name) < np.inf:
-                raise InputError(f"{name} is {getattr(self, name)!r}; give a positive number.")
+        _require_positive(self, "slope", "radius", "narrowest", "patience", "inside")
 
-    def start(self, violation: Array, scale: Array, tolerance: float = 0.0) -> _Search:
-        """A search that has seen nothing yet."""
-        contrasts = Contrasts.of(violation)
+    def start(self, delta: Array, scale: Array, tolerance: float = 0.0) -> _Search:
+        """A search without any round."""
+        contrasts = Contrasts.of(delta)
         units = np.where(np.ravel(scale) > 0, np.ravel(scale), 1.0)
         prior = self.slope * contrasts.matrix()
         aim = max(0.0, tolerance - self.inside)
@@ -150,14 +150,14 @@ class DampedStep:
     def step(
         self,
         lambda_: Array,
-        violation: Array,
+        delta: Array,
         state: _Search,
         foresee: Callable[[], Foresight] | None = None,
     ) -> tuple[Array | None, _Search]:
         """The next λ, from the best one so far."""
-        gaps = state.contrasts.gaps(violation)
-        if state.best is None:
-            state = replace(state, path=-np.nan_to_num(np.ravel(violation)) / state.units)
+        gaps = state.contrasts.gaps(delta)
+        if not state.started:
+            state = replace(state, path=-np.nan_to_num(np.ravel(delta)) / state.units)
             if len(gaps) == 1:
                 state = replace(state, aim=0.0, centre=np.clip(gaps, -state.aim, state.aim))
         state = state.learn(np.ravel(lambda_) / state.units, gaps - state.centre, foresee)
@@ -167,17 +167,40 @@ class DampedStep:
         return (following * state.units).reshape(lambda_.shape), state
 
 
+def _require_positive(solver: Any, *names: str) -> None:
+    for name in names:
+        if not 0.0 < getattr(solver, name) < np.inf:
+            raise InputError(f"{name} is {getattr(solver, name)!r}; it must be a positive number.")
+
+
+_SEARCH_STEPS = 8  # steps per search of the expected gaps
+_MOST_SLOPES = 160  # central differences per search, about those of 5 groups in all steps
+_POWERS = (4.0, 16.0)  # the weight of large gaps: moderate, and almost exclusive
+_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1)  # of a damped step, all of which are tried
+_PROGRESS = 0.98  # a round that leaves more of the largest gap than this made no progress
+
+
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """A search in the exponents, as it stands after a round.
+    """The state of a search in the exponents after a round.
 
-    `best` and `gaps` are the best exponents so far and theirs; `told` is what the ranker foresees
-    from there, and `jacobian` what has to be added to that: all of the response where the ranker
-    tells nothing, `prior` before anything is known. `path` is the direction of the
-    paper's update, and `strides` how far along it is still to be looked. Gaps of up to `aim` count
-    as none. With a single gap, it is `centre` that is aimed at and all gaps are taken from there;
-    `below` and `above` are the ends of a bracket, and `streak` counts how often the same end has
-    moved.
+    Attributes
+    ----------
+    contrasts : Contrasts, from delta to the gaps
+    units : array, the change of each entry of λ that moves its exponent by one
+    prior : array, the Jacobian of the gaps before anything is known
+    jacobian : array, what is added to the foresight: the full response if there is no foresight
+    radius : float, the trust radius
+    aim : float, gaps up to this size count as none
+    centre : array, the aim of a single gap, from which all gaps are then measured
+    foresight : what the ranker expects around `best`, or None
+    best, gaps : arrays, the best exponents so far, empty before the first round, and their gaps
+    path : array, the direction of the paper's update
+    strides : tuple of float, the distances along it that are still to be tried
+    initial : float, the largest gap of the first round
+    stalled : int, the number of consecutive rounds without progress
+    below, above : exponents and gap at the ends of a bracket of a single gap
+    streak : int, how often in a row the same end of the bracket moved, negative for `below`
     """
 
     contrasts: Contrasts
@@ -187,52 +210,57 @@ class _Search:
     radius: float
     aim: float = 0.0
     centre: Array = field(default_factory=lambda: np.zeros(1))
-    told: Foresight | None = None
-    best: Array | None = None
+    foresight: Foresight | None = None
+    best: Array = field(default_factory=lambda: np.empty(0))
     gaps: Array = field(default_factory=lambda: np.empty(0))
     path: Array = field(default_factory=lambda: np.empty(0))
     strides: tuple[float, ...] = (10.0, 30.0)
-    at_first: float = 0.0
+    initial: float = 0.0
     stalled: int = 0
     below: tuple[Array, float] | None = None
     above: tuple[Array, float] | None = None
     streak: int = 0
 
-    def learn(self, at: Array, gaps: Array, foresee: Callable[[], Foresight] | None) -> _Search:
+    @property
+    def started(self) -> bool:
+        """Whether a round has been learned from."""
+        return len(self.best) > 0
+
+    def learn(self, point: Array, gaps: Array, foresee: Callable[[], Foresight] | None) -> _Search:
         """Take in the round that has just ended."""
-        new = self._with_end(at, float(gaps[0])) if len(gaps) == 1 else self
+        new = self._with_end(point, float(gaps[0])) if len(gaps) == 1 else self
         ask = None if new.bracketed else foresee
-        if self.best is None:
-            return replace(new, at_first=self._largest(gaps))._moved(at, gaps, self.jacobian, ask)
-        move = at - self.best
+        if not self.started:
+            return replace(new, initial=self._largest(gaps))._moved(point, gaps, self.jacobian, ask)
+        move = point - self.best
         size = float(np.abs(move).max())
-        foreseen = self.foreseen(at)
-        learnt = self.jacobian + np.outer(gaps - foreseen, move) / float(move @ move)  # Broyden
+        expected = self.expected(point)
+        learned = self.jacobian + np.outer(gaps - expected, move) / float(move @ move)  # Broyden
         before, after = self._largest(self.gaps), self._largest(gaps)
-        new = replace(new, stalled=0 if after < 0.98 * before else self.stalled + 1)
+        new = replace(new, stalled=0 if after < _PROGRESS * before else self.stalled + 1)
         if after > before:
-            if len(gaps) == 1 and self.told is not None:
-                learnt = self.jacobian  # what was told of a single slope holds nearby
-            return replace(new, jacobian=learnt, radius=min(self.radius, size) / 3.0)
-        good = before - after > 0.5 * (before - self._largest(foreseen)) or after == before
+            if len(gaps) == 1 and self.foresight is not None:
+                learned = self.jacobian  # the foresight of a single slope holds nearby
+            return replace(new, jacobian=learned, radius=min(self.radius, size) / 3.0)
+        good = before - after > 0.5 * (before - self._largest(expected)) or after == before
         new = replace(new, radius=(3.0 if len(gaps) == 1 else 2.0) * size if good else size)
-        return new._moved(at, gaps, learnt, ask)
+        return new._moved(point, gaps, learned, ask)
 
     def _moved(
-        self, at: Array, gaps: Array, jacobian: Array, ask: Callable[[], Foresight] | None
+        self, point: Array, gaps: Array, jacobian: Array, ask: Callable[[], Foresight] | None
     ) -> _Search:
-        """The search with a new best point, and what is foreseen from there."""
+        """The search with a new best point, and the foresight from there."""
         if ask is None:
-            return replace(self, best=at, gaps=gaps, told=None, jacobian=jacobian)
-        return replace(self, best=at, gaps=gaps, told=ask(), jacobian=np.zeros_like(jacobian))
+            return replace(self, best=point, gaps=gaps, foresight=None, jacobian=jacobian)
+        jacobian = np.zeros_like(jacobian)
+        return replace(self, best=point, gaps=gaps, foresight=ask(), jacobian=jacobian)
 
-    def foreseen(self, at: Array) -> Array:
+    def expected(self, point: Array) -> Array:
         """The gaps expected at these exponents."""
-        assert self.best is not None  # noqa: S101 - learn came first
-        move = at - self.best
+        move = point - self.best
         gaps = self.gaps + self.jacobian @ move
-        if self.told is not None:
-            change = self.told((move * self.units).reshape(self.contrasts.shape))
+        if self.foresight is not None:
+            change = self.foresight((move * self.units).reshape(self.contrasts.shape))
             gaps = gaps + self.contrasts.gaps(change)
         return np.asarray(gaps)
 
@@ -242,25 +270,25 @@ class _Search:
         return self.below is not None and self.above is not None
 
     def next_point(self, narrowest: float, patience: int) -> tuple[Array | None, _Search]:
-        """Where to look next, or None where nothing better is in sight."""
+        """The next exponents to try, or None if no better ones are expected."""
         if self.below is not None and self.above is not None:
             return self._between(self.below, self.above, narrowest), self
         target = None if self.stalled >= patience else self._trusted(narrowest)
-        weak = self._largest(self.gaps) > 0.8 * self.at_first
+        weak = self._largest(self.gaps) > 0.8 * self.initial  # less than a fifth was gained
         if weak and self.strides and (target is None or self.stalled >= patience // 2):
             stride = np.clip(self.strides[0] * self.path, -FARTHEST, FARTHEST)
             rest = replace(self, strides=self.strides[1:])
-            if self.best is not None and np.abs(stride - self.best).max() < narrowest:
+            if np.abs(stride - self.best).max() < narrowest:
                 return rest.next_point(narrowest, patience)
-            # where it pays, the search begins anew from there
-            return stride, replace(rest, radius=1.0)
+            return stride, replace(rest, radius=1.0)  # if it helps, the search starts anew there
         return target, self
 
-    def _with_end(self, at: Array, gap: float) -> _Search:
+    def _with_end(self, point: Array, gap: float) -> _Search:
+        """The search with this point as an end of the bracket, if it is a better one."""
         below, above = self.below, self.above
         end = above if gap > 0 else below
         if end is None or self.bracketed or abs(gap) < abs(end[1]):
-            below, above = (below, (at, gap)) if gap > 0 else ((at, gap), above)
+            below, above = (below, (point, gap)) if gap > 0 else ((point, gap), above)
         same = self.streak != 0 and (self.streak > 0) == (gap > 0)
         streak = abs(self.streak) + 1 if same else 1
         return replace(self, below=below, above=above, streak=streak if gap > 0 else -streak)
@@ -268,10 +296,10 @@ class _Search:
     def _between(
         self, below: tuple[Array, float], above: tuple[Array, float], narrowest: float
     ) -> Array | None:
-        """Regula falsi; by the Illinois rule an end that stays put counts for less each time.
+        """Regula falsi; by the Illinois rule an end that does not move counts less each time.
 
-        Between two points the gap is nearer to a straight line in the weights than in their
-        exponents, W = 2σ(e) = 1 + tanh(e/2).
+        Between two points the gap is closer to linear in the weights than in their exponents,
+        W = 2σ(e) = 1 + tanh(e/2).
         """
         if np.abs(above[0] - below[0]).max() < narrowest:
             return None
@@ -287,28 +315,26 @@ class _Search:
 
     def _trusted(self, narrowest: float) -> Array | None:
         """The most promising point within the trust radius."""
-        assert self.best is not None  # noqa: S101 - learn came first
         if self.radius < narrowest or not self.gaps.any():
             return None
         if len(self.gaps) == 1:
             move = self._along_the_slope()
         else:
             target = self._lowest(self.radius)
-            if self._looks > 1 and not self._enough(self.foreseen(target)):
-                found = (target, self._lowest(0.3 * self.radius))
-                target = min(found, key=lambda at: self._largest(self.foreseen(at)))
+            if self._n_steps > 1 and not self._low_enough(self.expected(target)):
+                candidates = (target, self._lowest(0.3 * self.radius))
+                target = min(candidates, key=lambda point: self._largest(self.expected(point)))
             move = target - self.best
-        if self.jacobian is self.prior and move.any():  # a guess is no reason to creep
+        if self.jacobian is self.prior and move.any():  # an assumed slope is uncertain
             move *= max(1.0, min(0.5, self.radius) / np.abs(move).max())
         target = np.clip(self.best + move, -FARTHEST, FARTHEST)
         return target if np.abs(target - self.best).max() >= narrowest else None
 
     def _along_the_slope(self) -> Array:
         """Newton's step for a single gap, within the radius."""
-        assert self.best is not None  # noqa: S101 - learn came first
         (slope,) = self._slopes(self.best, 0.5)
         flat = np.abs(slope).max() < 1e-3 * np.abs(self.prior).max()
-        if flat:  # what does not respond may yet, farther
+        if flat:  # the gap may respond farther out
             (slope,) = self.prior
         damping = 1e-4
         move = -slope * self.gaps[0] / (slope @ slope)
@@ -318,73 +344,64 @@ class _Search:
         return np.asarray(move * self.radius / np.abs(move).max() if flat else move)
 
     def _lowest(self, width: float) -> Array:
-        """Where the largest gap is foreseen least, by damped steps ever closer around."""
-        assert self.best is not None  # noqa: S101 - learn came first
+        """The point whose largest expected gap is smallest, by damped steps of falling width."""
         low = np.maximum(self.best - self.radius, -FARTHEST)
         high = np.minimum(self.best + self.radius, FARTHEST)
-        at, gaps = self.best, self.gaps
-        second = (np.inf, at)  # the least among what is not foreseen to be lower
-        for _ in range(self._looks):
-            slopes = self._slopes(at, width)
+        current, gaps = self.best, self.gaps
+        fallback, fallback_size = current, np.inf  # the best point that is not expected to be lower
+        for _ in range(self._n_steps):
+            slopes = self._slopes(current, width)
             beyond = self._beyond(gaps)
-            there = [
-                np.clip(at + share * step, low, high)
+            points = [
+                np.clip(current + share * step, low, high)
                 for step in (_downhill(beyond, slopes, width, power) for power in _POWERS)
-                for share in (1.0, 0.6, 0.35, 0.2, 0.1)
+                for share in _SHARES
             ]
-            seen = [self.foreseen(point) for point in there]
-            size = [
-                (self._largest(gap), np.abs(to - self.best).max())
-                for gap, to in zip(seen, there, strict=True)
-            ]
-            least = min(range(len(there)), key=size.__getitem__)  # of equals the nearest
-            if self._largest(seen[least]) < self._largest(gaps):
-                at, gaps = there[least], seen[least]
-                if self._enough(gaps):
+            expected = [self.expected(point) for point in points]
+            sizes = [self._largest(gaps_) for gaps_ in expected]
+            distances = [np.abs(point - self.best).max() for point in points]
+            least = min(range(len(points)), key=lambda i: (sizes[i], distances[i]))
+            if sizes[least] < self._largest(gaps):
+                current, gaps = points[least], expected[least]
+                if self._low_enough(gaps):
                     break
             else:
-                second = min(
-                    second, (self._largest(seen[least]), there[least]), key=lambda one: one[0]
-                )
+                if sizes[least] < fallback_size:
+                    fallback, fallback_size = points[least], sizes[least]
                 width *= 0.5
-        return second[1] if at is self.best else at
+        return fallback if current is self.best else current
 
     @property
-    def _looks(self) -> int:
-        """How many steps to search ahead: with many groups, looking costs more than retraining."""
-        if self.told is None:
+    def _n_steps(self) -> int:
+        """Steps to search ahead: with many groups, a search costs more than a retraining."""
+        if self.foresight is None:
             return 1
-        return min(max(1, _MOST_SLOPES // int(self.prior.any(axis=0).sum())), _LOOKS)
+        return min(max(1, _MOST_SLOPES // int(self.prior.any(axis=0).sum())), _SEARCH_STEPS)
 
-    def _enough(self, foreseen: Array) -> bool:
-        """Whether the gaps are foreseen so low that retraining tells more than looking on."""
-        return self._largest(foreseen) < 0.05 * self._largest(self.gaps)
+    def _low_enough(self, expected: Array) -> bool:
+        """Whether the expected gaps are so low that a retraining tells more than a search."""
+        return self._largest(expected) < 0.05 * self._largest(self.gaps)
 
-    def _slopes(self, at: Array, width: float) -> Array:
-        """The foreseen gaps' central differences by exponent."""
+    def _slopes(self, point: Array, width: float) -> Array:
+        """The central differences of the expected gaps by exponent."""
         slopes = np.zeros_like(self.prior)
         for entry in np.flatnonzero(self.prior.any(axis=0)):
-            step = np.zeros(len(at))
+            step = np.zeros(len(point))
             step[entry] = width
-            change = self.foreseen(at + step) - self.foreseen(at - step)
+            change = self.expected(point + step) - self.expected(point - step)
             slopes[:, entry] = change / (2.0 * width)
         return slopes
 
     def _beyond(self, gaps: Array) -> Array:
-        """By how much the gaps are larger than what is aimed at."""
+        """By how much the gaps exceed the aim."""
         return np.asarray(gaps - np.clip(gaps, -self.aim, self.aim))
 
     def _largest(self, gaps: Array) -> float:
         return float(np.abs(self._beyond(gaps)).max())
 
 
-_LOOKS = 8  # steps per search of the foreseen gaps
-_MOST_SLOPES = 160  # differences per search, about: those of 5 groups in all steps
-_POWERS = (4.0, 16.0)  # how much more large gaps count: moderately, and almost alone
-
-
 def _downhill(gaps: Array, slopes: Array, width: float, power: float) -> Array:
-    """The damped Newton step within `width`; the higher the power, the more large gaps count."""
+    """The damped Newton step within `width`; a higher power gives large gaps more weight."""
     weight = np.sqrt((np.abs(gaps) / np.abs(gaps).max()) ** power + 0.01)
     left, sizes, right = np.linalg.svd(weight[:, None] * slopes, full_matrices=False)
     if sizes[0] == 0.0:
@@ -402,16 +419,11 @@ SOLVERS: dict[str, type] = {"damped": DampedStep, "plain": PlainStep}
 
 
 def as_solver(solver: Any) -> Solver:
-    """A solver from its name, or as it is."""
-    if isinstance(solver, str):
-        if solver in SOLVERS:
-            made: Solver = SOLVERS[solver]()
-            return made
-        raise InputError(
-            f"There is no solver named {solver!r}. Choose 'damped', 'plain', or a solver object "
-            "such as PlainStep(eta=0.5)."
-        )
-    if isinstance(solver, type) or not hasattr(solver, "step") or not hasattr(solver, "start"):
+    """Return the solver of a name, or the solver object itself."""
+    if isinstance(solver, str) and solver in SOLVERS:
+        solver = SOLVERS[solver]()
+    usable = not isinstance(solver, type) and hasattr(solver, "step") and hasattr(solver, "start")
+    if not usable:
         raise InputError(
             f"{solver!r} is not a solver. Pass 'damped', 'plain', or a solver object such as "
             "PlainStep(eta=0.5)."
