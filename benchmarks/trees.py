@@ -19,7 +19,7 @@ def lightgbm_rounds(X, y, qid, group):
 
     from pairity import Queries
     from pairity.pairs.losses import LambdaRank, Logistic
-    from pairity.rankers._boosting import Objective
+    from pairity.rankers._objective import Objective
 
     data = lgb.Dataset(X, y, group=np.bincount(qid)).construct()
     queries = Queries.from_arrays(None, y, qid=qid, sensitive_features=group)
@@ -39,7 +39,7 @@ def xgboost_rounds(X, y, qid, group):
 
     from pairity import Queries
     from pairity.pairs.losses import LambdaRank, Logistic
-    from pairity.rankers._boosting import Objective
+    from pairity.rankers._objective import Objective
 
     data = xgb.QuantileDMatrix(X, y, group=np.bincount(qid))
     queries = Queries.from_arrays(None, y, qid=qid, sensitive_features=group)

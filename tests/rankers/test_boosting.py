@@ -24,8 +24,8 @@ from pairity._utils.threads import n_threads
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MissingExtraError, TargetNotReachedWarning, TrainingError
 from pairity.pairs.losses import Logistic
-from pairity.rankers import _boosting
-from pairity.rankers._boosting import read_evaluation_sets
+from pairity.rankers import _engines
+from pairity.rankers._evaluation_sets import read_evaluation_sets
 from pairity.rankers.adapters import as_ranker
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.rankers.xgboost import XGBoostRanker
@@ -237,7 +237,7 @@ def test_only_ratios_of_weights_count(engine):
 
 
 def test_weights_that_add_up_to_nothing(engine):
-    with pytest.raises(InputError, match="add up to nothing"):
+    with pytest.raises(InputError, match="add up to 0"):
         engine.adapter(engine.model()).fit_pairs(MADE.queries(), 0 * ONES)
 
 
@@ -420,9 +420,9 @@ def test_forms_of_evaluation_sets(engine, form):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"eval_set": [(HELD.X, HELD.y)]}, "which rows share a query"),
-        ({"eval_set": [(HELD.X, HELD.y)], "eval_qid": [HELD.qid], "eval_group": [SIZES]}, "both"),
-        ({"eval_qid": [HELD.qid]}, "go with eval_set"),
+        ({"eval_set": [(HELD.X, HELD.y)]}, "either eval_qid .* or eval_group"),
+        ({"eval_set": [(HELD.X, HELD.y)], "eval_qid": [HELD.qid], "eval_group": [SIZES]}, "exactly one"),
+        ({"eval_qid": [HELD.qid]}, "require eval_set"),
         ({**eval_sets(HELD, HELD), "eval_qid": [HELD.qid]}, "2 sets, but queries are given for 1"),
         ({"eval_set": [(HELD.X, HELD.y)], "eval_qid": [HELD.qid[1:]]}, "set 0 of eval_set: qid"),
         ({"eval_set": [(HELD.X, HELD.y[1:])], "eval_qid": [HELD.qid]}, "set 0 of eval_set: y"),
@@ -600,7 +600,7 @@ def test_a_missing_engine(engine, monkeypatch):
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(_boosting, "import_module", missing)
+    monkeypatch.setattr(_engines, "import_module", missing)
     with pytest.raises(MissingExtraError, match=rf'pip install "pairity\[{engine.name}\]"'):
         fair(engine).fit(**DATA)
 
@@ -608,7 +608,7 @@ def test_a_missing_engine(engine, monkeypatch):
 def test_an_objective_of_the_users_own(engine):
     model = engine.model()
     model.objective = lambda y, scores: (scores, scores)
-    with pytest.raises(InputError, match="objective of its own"):
+    with pytest.raises(InputError, match="custom objective"):
         engine.adapter(model).fit(MADE.X, MADE.y, qid=MADE.qid)
     model.objective = "regression" if engine.name == "lightgbm" else "rank:map"
     for ranker in (model, engine.adapter(model, loss="logistic")):

@@ -329,7 +329,7 @@ def test_bad_parameters(options, message):
 
 def test_bad_data():
     ranker = RegressorRanker(Ridge())
-    with pytest.raises(InputError, match="add up to nothing"):
+    with pytest.raises(InputError, match="add up to 0"):
         ranker.fit_pairs(QUERIES, np.zeros((2, 2)))
     with pytest.raises(InputError, match="no features"):
         ranker.fit_pairs(Queries.from_arrays(None, DATA.y, qid=DATA.qid), np.ones((0, 0)))

@@ -188,7 +188,7 @@ def test_settings_of_rank_ndcg(params, loss):
         (
             {"lambdarank_num_pair_per_sample": 3, "objective": "rank:pairwise"}, None, "Logistic",
         ),
-        ({"lambdarank_normalization": False}, None, "come together"),
+        ({"lambdarank_normalization": False}, None, "must have the same value"),
     ],
     ids=str,
 )  # fmt: skip

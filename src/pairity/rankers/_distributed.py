@@ -67,7 +67,7 @@ class _LostWorkerError(Exception):
     """A worker is gone; what it was doing can be done again."""
 
 
-def train_together(queries: DaskQueries, ranker: Any, follow: Any, fit_params: Any) -> None:
+def train_on_workers(queries: DaskQueries, ranker: Any, follow: Any, fit_params: Any) -> None:
     """Train on all workers at once; begin again where some of them are lost.
 
     Parameters

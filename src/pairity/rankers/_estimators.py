@@ -127,6 +127,13 @@ def restore_features(estimator: Any, entry: Entry) -> None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
+def require_trainable(queries: Queries) -> None:
+    """Refuse queries without features or without preference pairs."""
+    if queries.X is None:
+        raise InputError("The queries have no features. Build them with X.")
+    require_preferences(queries)
+
+
 def require_spreads(ranker: Any) -> None:
     """Refuse a ranker that does not train on Dask collections."""
     if not getattr(ranker, "spreads", False):

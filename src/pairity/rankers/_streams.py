@@ -1,4 +1,4 @@
-"""Features in files as the boosters read them: in blocks, binned once, in memory or on disk."""
+"""Features in files for the boosters: read in blocks, binned once, in memory or on disk."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from pairity._utils.allreduce import current_peers
 from pairity._utils.typing import Array
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 
-_BINS_IN_MEMORY = 2**28  # entries; XGBoost keeps the bins of more in a temporary folder
-_SAMPLE = 2**24  # entries that the bins of more are found from: 64 MB as float32
-_BINS = 256  # XGBoost's own number of them
+# Entries of X. With more, XGBoost keeps its bins in a temporary folder (2**28 bins are 256 MB) and
+# finds them from a sample of this many entries (64 MB as float32).
+_BINS_IN_MEMORY = 2**28
+_SAMPLE = 2**24
+_BINS = 256  # XGBoost's default max_bin
 
 
 class Forward:
-    """Rows of a file, asked for in rising order; going back begins anew.
+    """Rows of files, requested in increasing order; a step back starts again at the first row.
 
-    Behind the last row nothing is held any more.
+    After the last row, nothing is kept in memory.
     """
 
     _start: int
@@ -33,12 +35,12 @@ class Forward:
 
     def __init__(self, X: ParquetFeatures) -> None:
         self.X = X
-        self._begin_at(0)
+        self._start_at(0)
 
     def rows(self, first: int, last: int) -> Array:
-        """Rows from `first` to `last` - 1, as float64."""
+        """Return rows `first` to `last` - 1 as float64."""
         if first < self._start:
-            self._begin_at(0)
+            self._start_at(0)
         parts = []
         while first < last:
             while first >= self._start + len(self._block):
@@ -52,50 +54,60 @@ class Forward:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def close(self) -> None:
-        """Hold nothing any more, until rows are asked for again."""
-        self._begin_at(len(self.X))
+        """Release the memory until rows are requested again."""
+        self._start_at(len(self.X))
 
-    def _begin_at(self, start: int) -> None:
+    def _start_at(self, start: int) -> None:
         self._start, self._block = start, np.empty((0, self.X.shape[1]))
         self._blocks = self.X.blocks()
 
 
-def as_dataset(lgb: Any, X: ParquetFeatures, *given: Any, **options: Any) -> Any:
-    """Features as LightGBM's `Dataset`; gone through twice: to find bins, and to fill them."""
+def as_dataset(lgb: Any, X: ParquetFeatures, *arguments: Any, **options: Any) -> Any:
+    """Return features as LightGBM's `Dataset`, in two passes: one finds bins, one fills them."""
     reader = Forward(X)
 
     class Rows(lgb.Sequence):  # type: ignore[misc]
         batch_size = max(1, BLOCK_ENTRIES // X.shape[1])
 
-        def __getitem__(self, at: Any) -> Array:
-            if isinstance(at, slice):
-                return reader.rows(at.start, at.stop)
-            row: Array = reader.rows(int(at), int(at) + 1)[0]
+        def __getitem__(self, index: Any) -> Array:
+            if isinstance(index, slice):
+                return reader.rows(index.start, index.stop)
+            row: Array = reader.rows(int(index), int(index) + 1)[0]
             return row
 
         def __len__(self) -> int:
             return len(X)
 
+    return _frugal_dataset(lgb, reader)(Rows(), *arguments, **options)
+
+
+def _frugal_dataset(lgb: Any, reader: Forward) -> Any:
+    """Return a `Dataset` class that frees its sample of rows as soon as it has found the bins.
+
+    LightGBM keeps the sample until all rows are binned, and has no public way to release it. This
+    is the only place that uses a private name of LightGBM. If a later version does not call the
+    method, data are still read, with more memory, and
+    ``test_lightgbm_does_not_hold_the_sample_while_it_bins`` fails.
+    """
+
     class Dataset(lgb.Dataset):  # type: ignore[misc]
-        # LightGBM makes place for the bins here. It would hold the rows they were found from
-        # until all others are binned, beside what we read ahead of the last of them.
         def _init_from_sample(self, values: Any, rows: Any, *rest: Any) -> Any:
             reader.close()
-            made = super()._init_from_sample(values, rows, *rest)
+            dataset = super()._init_from_sample(values, rows, *rest)
             values.clear()
             rows.clear()
-            return made
+            return dataset
 
-    return Dataset(Rows(), *given, **options)
+    return Dataset
 
 
 def as_quantiles(
     xgb: Any, X: ParquetFeatures, reference: Any, *, feature_types: Any = None, **options: Any
 ) -> Any:
-    """Features as XGBoost's `QuantileDMatrix`, whose bins lie on disk where there are many.
+    """Return features as XGBoost's `QuantileDMatrix`, with its bins on disk if there are many.
 
-    The temporary folder goes when the data go. Where there are many, bins are also found from a
-    sample of rows, as LightGBM does: from all, it takes XGBoost some kilobytes for each bin.
+    The temporary folder is removed with the data. Many bins are also found from a sample of rows,
+    as in LightGBM: finding them from all rows takes XGBoost some kilobytes per bin.
     """
     on_disk = X.shape[0] * X.shape[1] > _BINS_IN_MEMORY
     kind = xgb.ExtMemQuantileDMatrix if on_disk else xgb.QuantileDMatrix
@@ -110,21 +122,17 @@ def as_quantiles(
             self._blocks = X.blocks()
 
         def next(self, input_data: Any) -> bool:
-            found = next(self._blocks, None)
-            if found is None:
-                return False
-            input_data(
-                data=np.ascontiguousarray(found[1]),
-                feature_names=list(X.names),
-                feature_types=feature_types,
-            )
-            return True
+            for _, block in self._blocks:
+                data = np.ascontiguousarray(block)
+                input_data(data=data, feature_names=list(X.names), feature_types=feature_types)
+                return True
+            return False
 
     try:
-        alone = current_peers().size == 1  # others would find other bins
-        numbers = feature_types is None  # of categories, a sample may lack some
-        if on_disk and reference is None and alone and numbers and len(X) > _sample_size(X):
-            reference = _found_in_sample(xgb, X, options)
+        alone = current_peers().size == 1  # peers would find different bins
+        numeric = feature_types is None  # a sample may lack some categories
+        if on_disk and reference is None and alone and numeric and len(X) > _sample_size(X):
+            reference = _bins_from_sample(xgb, X, options)
         data = kind(Blocks(), ref=reference, **options)
     except BaseException:
         if folder is not None:
@@ -139,8 +147,8 @@ def _sample_size(X: ParquetFeatures) -> int:
     return max(1, _SAMPLE // X.shape[1])
 
 
-def _found_in_sample(xgb: Any, X: ParquetFeatures, options: dict[str, Any]) -> Any:
-    """Data with a row for each bin: XGBoost takes so few different values as its bins."""
+def _bins_from_sample(xgb: Any, X: ParquetFeatures, options: dict[str, Any]) -> Any:
+    """Return data with one row per bin. XGBoost uses so few distinct values as its bins."""
     n_bins = options.get("max_bin") or _BINS
     rows = np.sort(np.random.default_rng(0).choice(len(X), _sample_size(X), replace=False))
     sample = np.empty((X.shape[1], len(rows)), dtype=np.float32)
@@ -148,10 +156,10 @@ def _found_in_sample(xgb: Any, X: ParquetFeatures, options: dict[str, Any]) -> A
         first, last = np.searchsorted(rows, [part.start, part.stop])
         sample[:, first:last] = block[rows[first:last] - part.start].T
     bins = np.full((n_bins, X.shape[1]), np.nan, dtype=np.float32)
-    for k, column in enumerate(sample):
+    for feature, column in enumerate(sample):
         values = column[np.isfinite(column) & (column != options.get("missing", np.nan))]
-        found = np.unique(values)
-        if len(found) > n_bins:
-            found = np.unique(np.quantile(values, np.linspace(0, 1, n_bins), method="nearest"))
-        bins[: len(found), k] = found
+        distinct = np.unique(values)
+        if len(distinct) > n_bins:
+            distinct = np.unique(np.quantile(values, np.linspace(0, 1, n_bins), method="nearest"))
+        bins[: len(distinct), feature] = distinct
     return xgb.QuantileDMatrix(bins, feature_names=list(X.names), **options)

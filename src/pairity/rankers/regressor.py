@@ -20,12 +20,13 @@ from sklearn.utils.validation import has_fit_parameter
 from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, show
-from pairity.data.queries import Queries, require_preferences
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError, TrainingError
 from pairity.pairs.cells import total_weight
 from pairity.pairs.losses import Loss, as_loss
-from pairity.rankers._boosting import Objective, import_engine, unreadable
-from pairity.rankers._estimators import PairRanker, remember_features
+from pairity.rankers._engines import import_engine, unreadable
+from pairity.rankers._estimators import PairRanker, remember_features, require_trainable
+from pairity.rankers._objective import NO_WEIGHT, Objective
 
 _LARGEST_STEP = 4.0  # of an item's score: beyond, the quadratic is no guide
 _HALVINGS = 5
@@ -146,9 +147,7 @@ class RegressorRanker(PairRanker):
         """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
         self._check_parameters()
         weight_name = _weight_name(self.estimator)
-        if queries.X is None:
-            raise InputError("The queries have no features. Build them with X.")
-        require_preferences(queries)
+        require_trainable(queries)
         remember_features(self, queries.X, queries.y)
         X = _to_fit_on(self.estimator, queries)
         loss = as_loss(self.loss)
@@ -280,7 +279,7 @@ class _MeanLoss:
         self.queries, self.table = queries, table
         self.whole = total_weight(queries, table)
         if not self.whole > 0.0:
-            raise InputError("The pair weights add up to nothing. Give a table with some weight.")
+            raise InputError(NO_WEIGHT)
 
     @property
     def known(self) -> bool:

@@ -14,11 +14,11 @@ from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Features
-from pairity.data.queries import Queries, require_preferences
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.losses import as_loss
-from pairity.rankers._boosting import import_engine, unreadable
-from pairity.rankers._estimators import PairRanker
+from pairity.rankers._engines import import_engine, unreadable
+from pairity.rankers._estimators import PairRanker, require_trainable
 from pairity.rankers._torch_training import (
     Trainer,
     Weighted,
@@ -162,9 +162,7 @@ class TorchRanker(PairRanker):
         """Train on weighted pairs; see `pairity.rankers.base.Ranker`."""
         torch = import_engine("torch", "TorchRanker")
         self._check_parameters(torch)
-        if queries.X is None:
-            raise InputError("The queries have no features. Build them with X.")
-        require_preferences(queries)
+        require_trainable(queries)
         loss, device = as_loss(self.loss), find_device(torch, self.device)
         seed = self._draw_seed(previous)
         train, held = queries.by_query()[0], None

@@ -1,0 +1,91 @@
+"""Evaluation sets as engines take them (``eval_set``, ``eval_qid``, ``eval_group``), as queries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity.data.queries import Queries
+from pairity.exceptions import InputError
+
+SET_PARAMETERS = ("eval_set", "eval_qid", "eval_group")
+
+
+def read_evaluation_sets(
+    eval_set: Any, eval_qid: Any = None, eval_group: Any = None, *, train: Queries | None = None
+) -> list[Queries]:
+    """Return an engine's ``eval_set`` as queries with contiguous rows.
+
+    Parameters
+    ----------
+    eval_set : sequence of (X, y), or one such pair
+    eval_qid : sequence of query ids, one column per set
+    eval_group : sequence of query sizes, one list per set, if ids are not given
+    train : Queries, optional
+        Training data that must have the same columns. Not every engine checks this.
+    """
+    if eval_set is None:
+        if eval_qid is not None or eval_group is not None:
+            raise InputError("eval_qid and eval_group require eval_set. Pass it as well.")
+        return []
+    if (eval_qid is None) == (eval_group is None):
+        raise InputError(
+            "eval_set needs either eval_qid (one column of query ids per set) or eval_group (one "
+            "list of query sizes per set). Pass exactly one of them."
+        )
+    by_size = eval_qid is None
+    groupings = eval_group if by_size else eval_qid
+    if _is_pair(eval_set) and not all(map(_is_pair, eval_set)):
+        eval_set = [eval_set]
+        is_list_of_one = len(groupings) == 1 and np.ndim(groupings[0]) == 1
+        groupings = groupings if is_list_of_one else [groupings]
+    if not isinstance(eval_set, (list, tuple)) or not all(map(_is_pair, eval_set)):
+        raise InputError("eval_set must be a list of pairs (X, y), one for each set.")
+    if len(groupings) != len(eval_set):
+        raise InputError(
+            f"eval_set has {len(eval_set)} sets, but queries are given for {len(groupings)}. Pass "
+            "a list with one entry per set."
+        )
+    sets = []
+    for number, ((X, y), grouping) in enumerate(zip(eval_set, groupings, strict=True)):
+        try:
+            qid = _ids_from_sizes(grouping, len(y)) if by_size else grouping
+            queries = Queries.from_arrays(X, y, qid=qid, raw=True).by_query()[0]
+            if train is not None:
+                _require_same_columns(queries, train)
+        except InputError as error:
+            raise type(error)(f"In set {number} of eval_set: {error}") from error
+        sets.append(queries)
+    return sets
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) == 2
+
+
+def _ids_from_sizes(sizes: Any, n_rows: int) -> NDArray[np.int64]:
+    counts = np.asarray(sizes)
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
+        raise InputError("eval_group must be a list of query sizes, which are whole numbers.")
+    if counts.sum() != n_rows:
+        raise InputError(
+            f"eval_group adds up to {counts.sum()} rows, but the set has {n_rows}. Pass the "
+            "number of rows of each query, in the order of the rows."
+        )
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _require_same_columns(queries: Queries, train: Queries) -> None:
+    wrong = ""
+    if queries.X.shape[1] != train.X.shape[1]:
+        wrong = f"X has {queries.X.shape[1]} features, but the training data {train.X.shape[1]}"
+    elif queries.feature_names and train.feature_names:
+        names = enumerate(zip(queries.feature_names, train.feature_names, strict=True))
+        for column, (name, expected) in names:
+            if name != expected:
+                wrong = f"column {column} of X is {name!r}, but {expected!r} in the training data"
+                break
+    if wrong:
+        raise InputError(f"{wrong}. Pass the same columns in the same order.")

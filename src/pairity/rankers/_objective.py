@@ -1,0 +1,132 @@
+"""Objective: gradients of the weighted pairwise loss for engines; TrackedScores: other scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pairity._utils.typing import Array
+from pairity.data.parquet_features import ParquetFeatures
+from pairity.data.queries import Queries
+from pairity.exceptions import InputError
+from pairity.pairs.cells import total_weight
+from pairity.pairs.enumeration import n_weighted_pairs
+from pairity.pairs.losses import Loss
+from pairity.rankers._estimators import predict_in_blocks
+
+# Receives the number of trees so far, the final number of trees, and a function that returns the
+# current scores; returns the pair weights for the next tree.
+Follow = Callable[[int, int, Callable[[], Array]], Array]
+
+NO_WEIGHT = "The pair weights add up to 0. Pass a table with at least one positive weight."
+
+
+class Objective:
+    """Derivatives of a weighted pairwise loss, for one training run.
+
+    Weights are divided by their mean, so that quantities an engine compares with fixed numbers (an
+    L2 penalty, the minimum weight of a leaf) do not depend on the scale of W.
+
+    Parameters
+    ----------
+    queries : Queries
+        The rows of each query must be contiguous.
+    loss : Loss
+    follow : Follow
+        Scores are passed to it in the caller's row order.
+    n_trees : int, final number of trees
+    rows : int array of shape (n_items,), optional
+        The caller's row of each item, if the order differs.
+    measure : callable, optional
+        Returns the scores that `follow` may ask for. By default these are the scores of `queries`.
+    """
+
+    def __init__(
+        self,
+        queries: Queries,
+        loss: Loss,
+        follow: Follow,
+        *,
+        n_trees: int = 0,
+        rows: NDArray[np.int64] | None = None,
+        measure: Callable[[], Array] | None = None,
+    ) -> None:
+        self.queries, self.rows, self.loss = queries, rows, loss
+        self.follow, self.n_total, self.measure = follow, n_trees, measure
+        self.n_trees = 0
+        self._relative: tuple[Array, Array] | None = None
+
+    def __call__(self, scores: Array) -> tuple[Array, Array]:
+        """Return the gradient and the diagonal of the Hessian at the current scores."""
+        weights = self.follow(self.n_trees, self.n_total, lambda: self._measured(scores))
+        derivatives = self.loss.derivatives(
+            self.queries, scores, self._as_relative(weights), iteration=self.n_trees
+        )
+        self.n_trees += 1
+        return derivatives
+
+    def _as_relative(self, weights: Array) -> Array:
+        """Divide the weights by the mean weight of the pairs with a positive weight."""
+        if self._relative is None or not np.array_equal(weights, self._relative[0]):
+            padded = self.queries.pad(weights)
+            total = total_weight(self.queries, padded)
+            if not total > 0.0:
+                raise InputError(NO_WEIGHT)
+            self._relative = weights, padded * (n_weighted_pairs(self.queries, padded) / total)
+        return self._relative[1]
+
+    def _measured(self, scores: Array) -> Array:
+        if self.measure is not None:
+            return self.measure()
+        if self.rows is None:
+            return scores
+        in_callers_order = np.empty(len(scores))
+        in_callers_order[self.rows] = scores
+        return in_callers_order
+
+
+class TrackedScores:
+    """Scores of further queries during training, for an objective that follows them.
+
+    Parameters
+    ----------
+    queries : Queries
+    read : callable
+        Converts features to the engine's data.
+    count : callable
+        Returns the number of trees of a booster.
+    predict : callable
+        Receives a booster, the number of a first tree, and data; returns what that tree and all
+        later ones add to the scores.
+
+    Attributes
+    ----------
+    booster : the current booster, set by the engine's callback after every tree
+    """
+
+    def __init__(
+        self,
+        queries: Queries,
+        read: Callable[[Any], Any],
+        count: Callable[[Any], int],
+        predict: Callable[[Any, int, Any], Any],
+    ) -> None:
+        self.X, self.read, self.count, self.predict = queries.X, read, count, predict
+        self.data = None if isinstance(self.X, ParquetFeatures) else read(self.X)
+        self.scores, self.n_trees, self.booster = np.zeros(queries.n_items), 0, None
+
+    def __call__(self) -> Array:
+        """Return the scores of all trees so far. Each tree is predicted once."""
+        n_trees = 0 if self.booster is None else self.count(self.booster)
+        if n_trees > self.n_trees:
+            predict = partial(self.predict, self.booster, self.n_trees)
+            if self.data is None:
+                added = predict_in_blocks(lambda X: predict(self.read(X)), self.X, raw=True)
+            else:
+                added = predict(self.data)
+            self.scores, self.n_trees = self.scores + added, n_trees
+        return self.scores
