@@ -413,7 +413,7 @@ def test_rows_that_do_not_stand_together(tmp_path):
 
 def test_xgboost_needs_histograms(both):
     pytest.importorskip("xgboost")
-    with pytest.raises(InputError, match="by histograms only"):
+    with pytest.raises(InputError, match="only with histograms"):
         as_ranker(booster("xgboost", tree_method="approx")).fit(**only(both[0]))
 
 

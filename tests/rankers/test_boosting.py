@@ -421,7 +421,10 @@ def test_forms_of_evaluation_sets(engine, form):
     ("wrong", "message"),
     [
         ({"eval_set": [(HELD.X, HELD.y)]}, "either eval_qid .* or eval_group"),
-        ({"eval_set": [(HELD.X, HELD.y)], "eval_qid": [HELD.qid], "eval_group": [SIZES]}, "exactly one"),
+        (
+            {"eval_set": [(HELD.X, HELD.y)], "eval_qid": [HELD.qid], "eval_group": [SIZES]},
+            "exactly one",
+        ),
         ({"eval_qid": [HELD.qid]}, "require eval_set"),
         ({**eval_sets(HELD, HELD), "eval_qid": [HELD.qid]}, "2 sets, but queries are given for 1"),
         ({"eval_set": [(HELD.X, HELD.y)], "eval_qid": [HELD.qid[1:]]}, "set 0 of eval_set: qid"),
