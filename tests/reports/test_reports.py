@@ -1,4 +1,4 @@
-"""Reports: what they show is what was measured; nothing in a name or a file can do harm."""
+"""Reports show what was measured; names and files cannot inject anything."""
 
 import base64
 import hashlib
@@ -22,9 +22,9 @@ from pairity.reports.charts import draw
 from pairity.reports.collect import Scored, collect, collect_audits
 from pairity.reports.evidence import FILE, Evidence
 from pairity.reports.merge import merge_evidence
-from pairity.reports.observations import Observed, position_shares
+from pairity.reports.observations import Observer, position_shares
 from pairity.reports.panels import shown_groups
-from pairity.reports.prose import answer, meaning, weight_sentences
+from pairity.reports.prose import explain, summary, weight_sentences
 from pairity.reweighting.persistence import load
 from support.report_cases import HOSTILE, evidence, trained
 
@@ -55,8 +55,8 @@ def test_changes_are_differences_of_the_audits():
 def test_the_gap_of_one_query_is_that_of_the_constraint():
     _, test, plain, _ = trained()
     scores = plain.predict(test.X)
-    observed = Observed(test, InterGroup(), "inter", scores, 0.95, 0, 0)
-    gaps = observed.gaps(scores)
+    observer = Observer(test, InterGroup(), "inter", scores, 0.95, 0, 0)
+    gaps = observer.gaps(scores)
     for at in range(test.n_queries):
         rows = test.query == at
         delta = InterGroup().delta(test.take([at]), scores[rows])
@@ -64,7 +64,7 @@ def test_the_gap_of_one_query_is_that_of_the_constraint():
         assert np.isnan(alone) == np.isnan(gaps[at])
         if not np.isnan(alone):
             assert gaps[at] == pytest.approx(alone)
-    assert sum(observed.histogram(scores)) == np.count_nonzero(~np.isnan(gaps))
+    assert sum(observer.histogram(scores)) == np.count_nonzero(~np.isnan(gaps))
 
 
 def test_positions_are_shared_out_whole():
@@ -98,7 +98,7 @@ def test_caveats_come_from_facts():
     assert "Proposition 1" in said
     few = add_caveats(replace(held, n_queries=4, tolerance=0.0001))
     said = " ".join(each.text for each in few.candidates[held.after].caveats)
-    assert "too few to trust any figure" in said
+    assert "too few to rely on any number" in said
     assert "tolerance of 0.0001" in said
     many = add_caveats(replace(held, n_queries=4000, tolerance=0.9, attributes=()))
     said = " ".join(each.text for each in many.candidates[held.after].caveats)
@@ -128,19 +128,20 @@ def test_the_tolerance_is_in_sight(tolerance):
     held = replace(evidence(), tolerance=tolerance)
     sight = draw(held)["frontier"]["doc"]["roots"][0]["attributes"]["x_range"]["attributes"]
     assert sight["start"] < tolerance < sight["end"]
-    assert "the dashed line is the tolerance" in Report(held).to_html()
+    assert "The dashed line is the tolerance" in Report(held).to_html()
 
 
 def test_the_answer_has_the_figures():
     held = evidence()
     after = held.candidates[held.after]
-    first, second = answer(held, after)
+    first, second = summary(held, after)
+    first = "".join(text for text, _ in first)
     for estimate in (after.estimate("violation", "inter"), after.estimate("auc")):
         assert f"{estimate.value:.3f}" in first
         assert f"{estimate.low:.3f} to {estimate.high:.3f}" in first
     assert "24 held-out queries" in first
-    assert "100 resamplings" in second
-    assert "men" in meaning(held, after)
+    assert "100 bootstrap resamples" in second
+    assert "men" in explain(held, after)
 
 
 def test_weights_are_said_as_a_person_would():
@@ -228,17 +229,15 @@ def test_of_many_groups_the_widest_gap_is_shown():
     assert "8 more groups, which are smaller, are not shown" in Report(held).to_html()
 
 
-def test_no_page_is_too_large(page, monkeypatch):
+def test_no_page_is_too_large(page):
     held = evidence()
     whole, least = len(page.encode()), len(Report(_without_queries(held)).to_html().encode())
-    monkeypatch.setattr("pairity.reports.report.LARGEST", (whole + least) // 2)
-    smaller = Report(held).to_html()
+    smaller = Report(held).to_html((whole + least) // 2)
     assert len(smaller.encode()) <= (whole + least) // 2
-    shown = int(re.search(r"(\d+) of 24 held-out queries can be looked at", smaller).group(1))
+    shown = int(re.search(r"(\d+) of 24 held-out queries can be selected", smaller).group(1))
     assert 0 < shown < len(held.queries)
-    monkeypatch.setattr("pairity.reports.report.LARGEST", least - 1)
-    with pytest.raises(InputError, match="3 rankers and 2 groups do not fit"):
-        Report(held).to_html()
+    with pytest.raises(InputError, match="3 rankers and 2 groups is larger than"):
+        Report(held).to_html(least - 1)
     assert whole < 5_000_000
 
 
@@ -269,7 +268,7 @@ def no_bokeh(monkeypatch):
             raise ImportError(name)
         return real(name, *rest)
 
-    monkeypatch.setattr(importlib, "import_module", without)
+    monkeypatch.setattr("pairity.reports.charts.import_module", without)
 
 
 def test_without_bokeh_it_says_what_to_install(no_bokeh):
@@ -318,7 +317,7 @@ def test_the_best_points_of_a_sweep_have_rankings(jobs, tmp_path, capsys):
         assert name in text
     assert "reads groups" in text
     assert "one draw is shown" in text
-    assert "held-out queries can be looked at" in text
+    assert "held-out queries can be selected" in text
     assert main(["sweep", str(jobs), *words, "--report", str(tmp_path / "no" / "a.html")]) == 2
     assert "folder" in capsys.readouterr().err
 
@@ -352,11 +351,11 @@ def test_what_cannot_be_shown_is_refused():
         Report(["plain"])
     with pytest.raises(InputError, match="to collect"):
         Report(evidence(), tolerance=0.1)
-    with pytest.raises(InputError, match="no ranker to show"):
+    with pytest.raises(InputError, match="no ranker to report on"):
         collect(test, {})
     with pytest.raises(InputError, match="no ranker 'best'"):
         collect(test, {"plain": plain.predict(test.X)}, after="best")
-    with pytest.raises(InputError, match="3 names of items"):
+    with pytest.raises(InputError, match="items has 3 names"):
         collect(test, {"plain": plain.predict(test.X)}, items=list("abc"), n_resamples=0)
     with pytest.raises(InputError, match="scores of 'plain'"):
         collect(test, {"plain": Scored(["a"] * test.n_items)})
@@ -510,16 +509,16 @@ def test_what_cannot_be_reported_on_is_said(models, jobs, tmp_path, capsys):
         assert not (tmp_path / "page.html").exists()
         return capsys.readouterr().err
 
-    assert "is not there" in told(str(tmp_path / "nothing"))
+    assert "does not exist" in told(str(tmp_path / "nothing"))
     assert train_model(jobs, tmp_path / "bare", "--no-report", "--tolerance", "0.5", "--quiet") == 0
     assert "--no-report" in told(str(tmp_path / "bare"))
     assert sorted(p.name for p in (tmp_path / "bare").iterdir()) == ["manifest.json", "ranker.npz"]
     assert train_model(jobs, tmp_path / "other", "--test", "0.5", "--quiet") in (0, 1)
-    assert "cannot stand on one page" in told(str(models / "one"), str(tmp_path / "other"))
+    assert "cannot be shown on one page" in told(str(models / "one"), str(tmp_path / "other"))
     changed = models / "two" / "report.html"
     before = changed.read_text()
     changed.write_text(before + " ")
-    with pytest.raises(ModelFileError, match="cut off or changed"):
+    with pytest.raises(ModelFileError, match="truncated or changed"):
         load(models / "two")
-    assert "cut off or changed" in told(str(models / "two"))
+    assert "truncated or changed" in told(str(models / "two"))
     changed.write_text(before)

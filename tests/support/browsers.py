@@ -1,7 +1,7 @@
-"""A real browser for the tests of the report: found, or installed by ``python tests/browsers.py``.
+"""A real browser for the tests of reports; ``python tests/support/browsers.py`` installs one.
 
-Playwright's own is tried first. Where its download cannot be reached, the system's Chromium will
-do, and is installed with the system's packages where we may do that.
+Playwright's own Chromium is tried first, then one on the PATH. If Playwright's download is not
+reachable, Chromium is installed with the system's packages, given the permission.
 """
 
 import os
@@ -10,17 +10,17 @@ import subprocess
 import sys
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-WHY_NONE = (
-    "no Chromium: neither Playwright's own nor one on the PATH; `python tests/browsers.py` "
-    "installs one where it can"
+NOT_INSTALLED = (
+    "There is no Chromium, neither Playwright's nor one on the PATH. `python "
+    "tests/support/browsers.py` tries to install one"
 )
 
 
 def launch(playwright):
-    """A headless Chromium, or None where there is none."""
+    """A headless Chromium, or None if there is none."""
     from playwright.sync_api import Error
 
-    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    path = next(filter(None, map(shutil.which, NAMES)), None)
     for options in ({}, {"executable_path": path}):
         if options.get("executable_path", "own") is None:
             continue
@@ -31,7 +31,7 @@ def launch(playwright):
     return None
 
 
-def is_there():
+def is_installed():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -42,8 +42,8 @@ def is_there():
 
 
 def install():
-    """Try what there is to try, one after the other."""
-    if is_there():
+    """Try the ways to install a browser in turn."""
+    if is_installed():
         return
     ways = [[[sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]]]
     if shutil.which("apt-get") and os.geteuid() == 0:
@@ -68,9 +68,9 @@ def install():
             except (OSError, subprocess.SubprocessError) as error:
                 sys.stderr.write(f"{error}\n")
                 break
-        if is_there():
+        if is_installed():
             return
-    sys.stderr.write(f"{WHY_NONE}: its tests will be skipped\n")
+    sys.stderr.write(f"{NOT_INSTALLED}; its tests are skipped\n")
 
 
 if __name__ == "__main__":

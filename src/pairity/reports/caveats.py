@@ -1,4 +1,4 @@
-"""Cautions: what the reader of a report should not conclude, from measured facts."""
+"""Caveats: what the reader of a report should not conclude, derived from the measurements."""
 
 from __future__ import annotations
 
@@ -8,47 +8,37 @@ from math import isfinite
 
 import numpy as np
 
-from pairity._utils.text import shorten
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
 from pairity.reports.evidence import Candidate, Caveat, Evidence
+from pairity.reports.prose import quote
 from pairity.reweighting.algorithm import Outcome
 from pairity.reweighting.weights import PairWeights
 
-MODEST_QUERIES = 50
-SMALL_SHARE = 0.05
-WIDE = 0.1
-ROSE = 0.01
-_OF_LABELS = {
-    "statistical": (
-        "This disparity does not look at labels: a ranking that evens it out may put less relevant "
-        "items above more relevant ones."
-    ),
-}
-
-
-def quote(name: str) -> str:
-    """A group's name inside a sentence: cut where it is long, its direction kept to itself."""
-    return f"‘\u2068{shorten(name, 40)}\u2069’"
+# Limits beyond which the reader is told. They are conventions, not results of tests.
+MODEST_QUERIES = 50  # with fewer, the largest gap overstates visibly
+SMALL_SHARE = 0.05  # of all items, for a group
+WIDE_INTERVAL = 0.1
+VISIBLE_RISE = 0.01  # of another violation
 
 
 def add_caveats(evidence: Evidence) -> Evidence:
-    """The same evidence, every candidate with what its figures do not show."""
+    """The same evidence with the caveats of every candidate."""
     candidates = tuple(
-        replace(each, caveats=_caveats(evidence, each)) for each in evidence.candidates
+        replace(candidate, caveats=_caveats(evidence, candidate))
+        for candidate in evidence.candidates
     )
     return replace(evidence, candidates=candidates)
 
 
 def _caveats(evidence: Evidence, after: Candidate) -> tuple[Caveat, ...]:
-    """What these data say against themselves, then what no data can tell."""
-    before = evidence.candidates[evidence.before]
+    """Caveats from these data, then caveats that hold for any data."""
     measured = [
-        *_few(evidence, after),
-        *_small(after),
-        *_uncertain(evidence, after),
-        *_side_effects(evidence, before, after),
-        *_weights(evidence, after),
-        *_choice(evidence, after),
+        *_sample(evidence, after),
+        *_small_cells(after),
+        *_uncertainty(evidence, after),
+        *_side_effects(evidence, after),
+        *_training(evidence, after),
+        *_selection(evidence, after),
     ]
     return (
         *(Caveat(text, True) for text in measured),
@@ -56,15 +46,15 @@ def _caveats(evidence: Evidence, after: Candidate) -> tuple[Caveat, ...]:
     )
 
 
-def _few(evidence: Evidence, after: Candidate) -> Iterator[str]:
+def _sample(evidence: Evidence, after: Candidate) -> Iterator[str]:
     n = evidence.n_queries
     if n < FEW_QUERIES:
-        were = "query was" if n == 1 else "queries were"
-        yield f"Only {n} {were} held out: too few to trust any figure on this page."
+        verb = "query was" if n == 1 else "queries were"
+        yield f"Only {n} {verb} held out: too few to rely on any number of this report."
     elif n < MODEST_QUERIES:
         yield (
-            f"Only {n} queries were held out: intervals are wide, and on few queries a disparity "
-            "comes out too high rather than too low."
+            f"Only {n} queries were held out: intervals are wide, and with few queries the "
+            "disparity tends to be overestimated."
         )
     result = after.audit
     if result is None:
@@ -73,127 +63,122 @@ def _few(evidence: Evidence, after: Candidate) -> Iterator[str]:
         share = result.n_missing / result.n_items
         yield (
             f"{result.n_missing:,} of {result.n_items:,} held-out items ({share:.1%}) have no "
-            "known group. They are ranked, but compared with nobody; if they differ from the "
-            "others, the disparity differs too."
+            "known group. They are ranked but not compared; if they differ from the others, the "
+            "disparity differs too."
         )
     for name, size in zip(result.groups, result.group_sizes, strict=True):
         if size < SMALL_SHARE * result.n_items:
             yield (
                 f"{quote(name)} is a small group: {size:,} of {result.n_items:,} held-out items. "
-                "Its figures are the least certain ones."
+                "Its estimates are the least certain."
             )
 
 
-def _small(after: Candidate) -> Iterator[str]:
-    if after.audit is None:
-        return
-    cells = [f for f in after.audit.estimates if f.measure in ("preferred_above", "above")]
-    small = [f for f in cells if f.small]
+def _small_cells(after: Candidate) -> Iterator[str]:
+    estimates = () if after.audit is None else after.audit.estimates
+    cells = [e for e in estimates if e.measure in ("preferred_above", "above")]
+    small = [cell for cell in cells if cell.small]
     if small:
-        named = "; ".join(
-            f"{quote(str(f.group))} above {quote(str(f.other))} "
-            f"({f.n_pairs or 0:,} pairs in {f.n_queries:,} queries)"
-            for f in small[:3]
+        examples = "; ".join(
+            f"{quote(str(cell.group))} above {quote(str(cell.other))} "
+            f"({cell.n_pairs or 0:,} pairs in {cell.n_queries:,} queries)"
+            for cell in small[:3]
         )
         more = f" and {len(small) - 3} more" if len(small) > 3 else ""
         yield (
-            f"Marked, for resting on fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: "
-            f"{len(small)} of {len(cells)} cells, {named}{more}."
+            f"{len(small)} of {len(cells)} cells have fewer than {FEW_QUERIES} queries or "
+            f"{FEW_PAIRS} pairs and are marked: {examples}{more}."
         )
 
 
-def _uncertain(evidence: Evidence, after: Candidate) -> Iterator[str]:
+def _uncertainty(evidence: Evidence, after: Candidate) -> Iterator[str]:
     estimate = after.estimate("violation", evidence.constraint)
     if not isfinite(estimate.low):
-        yield "The disparity has no interval: how far it would differ on others is not known."
+        yield "The disparity has no interval, so its variation between samples is unknown."
         return
-    told = f"{estimate.value:.3f} ({_range(estimate)}) on {estimate.n_queries:,} held-out queries"
-    if estimate.high - estimate.low > WIDE:
-        yield f"The interval of the disparity is wide: {told}."
+    value = (
+        f"{estimate.value:.3f} ({_interval(estimate)}) on {estimate.n_queries:,} held-out queries"
+    )
+    if estimate.high - estimate.low > WIDE_INTERVAL:
+        yield f"The interval of the disparity is wide: {value}."
     if estimate.value < estimate.low:
         yield (
-            f"The disparity lies below its own interval: {told}. It is the largest of several "
-            "gaps, and noise can only raise that; on so few queries it is mostly noise."
+            f"The disparity lies below its own interval: {value}. It is the largest of several "
+            "gaps, and noise can only raise it; with so few queries it is mostly noise."
         )
     limit = evidence.tolerance
-    if limit is None:
-        return
-    if min(estimate.low, estimate.value) > limit:
+    if limit is not None and min(estimate.low, estimate.value) > limit:
         yield (
-            f"The tolerance of {limit:g} is not kept on held-out queries: the disparity is "
-            f"{told}, its whole interval above it."
+            f"The tolerance of {limit:g} is not met on held-out queries: the disparity is {value}, "
+            "and its interval is above the tolerance."
         )
-    elif estimate.high > limit:
+    elif limit is not None and estimate.high > limit:
         yield (
-            f"Whether the disparity is within the tolerance of {limit:g} on new queries cannot be "
-            f"told from these: it is {told}."
+            f"These queries do not show whether the disparity is within the tolerance of {limit:g} "
+            f"on new queries: it is {value}."
         )
 
 
-def _side_effects(evidence: Evidence, before: Candidate, after: Candidate) -> Iterator[str]:
-    if before is after:
-        return
-    for old in before.estimates:
-        if old.measure != "violation" or old.constraint == evidence.constraint:
-            continue
-        new = after.estimate("violation", old.constraint)
-        if new.value > old.value + ROSE:
-            yield (
-                f"Another disparity rose: {quote(str(old.constraint))}, from {old.value:.3f} "
-                f"({_range(old)}) to {new.value:.3f} ({_range(new)})."
-            )
+def _side_effects(evidence: Evidence, after: Candidate) -> Iterator[str]:
+    for old in evidence.candidates[evidence.before].estimates:
+        if old.measure == "violation" and old.constraint != evidence.constraint:
+            new = after.estimate("violation", old.constraint)
+            if new.value > old.value + VISIBLE_RISE:
+                yield (
+                    f"Another disparity rose: {quote(str(old.constraint))}, from {old.value:.3f} "
+                    f"({_interval(old)}) to {new.value:.3f} ({_interval(new)})."
+                )
 
 
-def _weights(evidence: Evidence, after: Candidate) -> Iterator[str]:
-    chosen = after is evidence.candidates[evidence.after]
-    if chosen and evidence.outcome not in (None, Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
-        yield f"On the queries it was trained for: {evidence.outcome}"
+def _training(evidence: Evidence, after: Candidate) -> Iterator[str]:
+    expected = (None, Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS)
+    if after is evidence.candidates[evidence.after] and evidence.outcome not in expected:
+        yield f"On the training queries: {evidence.outcome}"
     if after.weights is None:
         return
     saturated = PairWeights(np.array(after.weights), evidence.groups).saturated()
     if saturated:
         yield (
             f"{len(saturated)} of {len(after.weights) ** 2} pair weights are at their limits, 0 or "
-            "2: reweighting can push no further there."
+            "2: reweighting cannot push further there."
         )
 
 
-def _choice(evidence: Evidence, after: Candidate) -> Iterator[str]:
+def _selection(evidence: Evidence, after: Candidate) -> Iterator[str]:
     if after.needs_group:
         yield "This ranker reads the groups of the items it ranks: they must be known in use."
     if len(evidence.candidates) > 2:
         yield (
             f"{len(evidence.candidates)} rankers are shown on the same held-out queries. If you "
-            "choose one of them by these figures, expect its figures to be a little worse on new "
-            "queries; confirm it on others."
+            "select one of them by these estimates, expect slightly worse results on new queries, "
+            "and confirm them on other queries."
         )
 
 
 def _always(evidence: Evidence, after: Candidate) -> Iterator[str]:
     if after.weights is not None:
         yield (
-            "Reweighting assumes that the labels deviate from unbiased ones as little as the "
-            "disparity requires (Sonoda 2021, Proposition 1), which no data of this kind confirm."
+            "Reweighting assumes that the labels deviate from unbiased labels as little as the "
+            "disparity requires (Sonoda 2021, Proposition 1). Data of this kind cannot confirm it."
         )
-    yield "Accuracy is agreement with the labels as they are, biased or not."
-    if evidence.constraint in _OF_LABELS:
-        yield _OF_LABELS[evidence.constraint]
+    yield "Accuracy is agreement with the labels as they are, whether or not they are biased."
+    if evidence.constraint == "statistical":
+        yield (
+            "This disparity does not use labels: a ranking that reduces it may place less relevant "
+            "items above more relevant ones."
+        )
+    groups = "the groups named here"
     if evidence.attributes:
-        told = " and ".join(quote(name) for name in evidence.attributes)
-        yield (
-            f"Only groups by {told} were considered. Nothing here is known about any other "
-            "attribute, nor about groups within these groups."
-        )
-    else:
-        yield (
-            "Only the groups named here were considered. Nothing is known about any other "
-            "attribute, nor about groups within these groups."
-        )
+        groups = f"groups by {' and '.join(map(quote, evidence.attributes))}"
     yield (
-        "Only who is ranked above whom was measured. Whether the items were collected evenly, and "
-        "what happens to people after the ranking, is not on this page."
+        f"Only {groups} were considered. The report says nothing about other attributes, or about "
+        "groups within these groups."
+    )
+    yield (
+        "Only the order of items was measured. The report does not show whether the items were "
+        "collected evenly, or what happens to people after the ranking."
     )
 
 
-def _range(estimate: Estimate) -> str:
+def _interval(estimate: Estimate) -> str:
     return f"{estimate.low:.3f} to {estimate.high:.3f}" if isfinite(estimate.low) else "no interval"

@@ -10,73 +10,69 @@ from pairity.reports.caveats import add_caveats
 from pairity.reports.evidence import HELD_OUT, Candidate, Evidence, ShownQuery
 
 
-def merge_evidence(found: Mapping[str, Evidence]) -> Evidence:
-    """The evidence of several models as one, their rankers named after the models.
+def merge_evidence(models: Mapping[str, Evidence]) -> Evidence:
+    """Merge the evidence of several models; their rankers are named after the models.
 
-    They must have been measured on the same held-out queries, by the same constraint. The first
-    model says what is compared with what when the page opens, how its fit went, and how to get it
-    again. A model with another plain ranker brings that along, and its changes and rankings,
-    which are measured against it, are left out.
+    All models must be measured on the same held-out queries by the same constraint. The first
+    model determines which rankers are compared when the page opens, the rounds and the
+    provenance. If the plain ranker of another model differs, it is added, and the changes and
+    rankings of that model, which are relative to it, are left out.
     """
-    names = list(found)
-    first = found[names[0]]
-    if len(found) == 1:
+    (first_name, first), *others = models.items()
+    if not others:
         return first
     start = first.candidates[first.before]
     candidates = [
-        each if at == first.before else _renamed(each, names[0])
-        for at, each in enumerate(first.candidates)
+        candidate if candidate is start else _rename(candidate, first_name)
+        for candidate in first.candidates
     ]
     queries = first.queries
-    for name in names[1:]:
-        other = found[name]
-        _require_alike(first, other, (names[0], name))
-        theirs = other.candidates[other.before]
-        alike = repr(start.estimates) == repr(theirs.estimates)  # NaN is NaN here
-        alike &= [each.name for each in queries] == [each.name for each in other.queries]
-        merged = [_merged(*pair) for pair in zip(queries, other.queries, strict=alike)]
-        if alike:
+    for name, other in others:
+        _require_comparable(first, other, (first_name, name))
+        other_start = other.candidates[other.before]
+        same = repr(start.estimates) == repr(other_start.estimates)  # in which NaN equals NaN
+        same &= [query.name for query in queries] == [query.name for query in other.queries]
+        merged = [_merge(*pair) for pair in zip(queries, other.queries, strict=same)]
+        if same:
             queries = tuple(query for query, _ in merged)
-        for at, each in enumerate(other.candidates):
-            if at == other.before and alike:
-                continue
-            kept = replace(_renamed(each, name), changes=(), tops=(), scores=())
-            if alike:
+        for candidate in other.candidates:
+            if not same:
+                bare = replace(candidate, changes=(), tops=(), scores=())
+                candidates.append(_rename(bare, name))
+            elif candidate is not other_start:
                 tops = tuple(
                     tuple(index[item] for item in top)
-                    for (_, index), top in zip(merged, each.tops, strict=False)
+                    for (_, index), top in zip(merged, candidate.tops, strict=False)
                 )
-                kept = replace(kept, changes=each.changes, tops=tops, scores=each.scores)
-            candidates.append(kept)
+                candidates.append(replace(_rename(candidate, name), tops=tops))
     return add_caveats(replace(first, candidates=tuple(candidates), queries=queries))
 
 
-def _renamed(candidate: Candidate, model: str) -> Candidate:
-    """A ranker named after its model; those of one model look alike, but for its plain ranker."""
+def _rename(candidate: Candidate, model: str) -> Candidate:
+    """A ranker named after its model; the reweighted rankers of a model share a method."""
     method = model if candidate.weights is not None else f"{model}: {candidate.method}"
     return replace(candidate, name=f"{model}: {candidate.name}", method=method)
 
 
-def _require_alike(one: Evidence, other: Evidence, names: tuple[str, str]) -> None:
-    """Refuse models that were measured on other queries or by another constraint."""
-    for what in ("constraint", "definition", "groups", "n_queries", "confidence"):
-        if getattr(one, what) != getattr(other, what):
-            break
-    else:
-        what = "held-out queries"
-        if dict(one.provenance).get(HELD_OUT) == dict(other.provenance).get(HELD_OUT):
-            return
-    raise InputError(
-        f"{names[0]} and {names[1]} differ in {what}, so they cannot stand on one page. Train both "
-        "on the same file with the same --seed, --test and --constraint."
-    )
+def _require_comparable(first: Evidence, other: Evidence, names: tuple[str, str]) -> None:
+    """Reject models that were measured on different queries or by different constraints."""
+    keys = ("constraint", "definition", "groups", "n_queries", "confidence")
+    different = [key for key in keys if getattr(first, key) != getattr(other, key)]
+    if dict(first.provenance).get(HELD_OUT) != dict(other.provenance).get(HELD_OUT):
+        different.append("held-out queries")
+    if different:
+        raise InputError(
+            f"{names[0]} and {names[1]} differ in {different[0]}, so they cannot be shown on one "
+            "page. Train both on the same file with the same --seed, --test and --constraint."
+        )
 
 
-def _merged(mine: ShownQuery, theirs: ShownQuery) -> tuple[ShownQuery, list[int]]:
-    """A query with the items of both, and where theirs are in it; a first rank names an item."""
-    items, place = list(mine.items), {item.rank: at for at, item in enumerate(mine.items)}
-    for item in theirs.items:
-        if item.rank not in place:
-            place[item.rank] = len(items)
-            items.append(item)
-    return replace(mine, items=tuple(items)), [place[item.rank] for item in theirs.items]
+def _merge(first: ShownQuery, other: ShownQuery) -> tuple[ShownQuery, list[int]]:
+    """A query with the items of both, and the indices of the other's items in it.
+
+    An item is identified by its rank before.
+    """
+    items = {item.rank: item for item in (*first.items, *other.items)}
+    items |= {item.rank: item for item in first.items}
+    index = {rank: number for number, rank in enumerate(items)}
+    return replace(first, items=tuple(items.values())), [index[item.rank] for item in other.items]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,15 +25,24 @@ from pairity.metrics.positions import Positions, ratio
 from pairity.pairs.cells import cell_counts, cell_sums
 from pairity.reports.evidence import Change, Item, ShownQuery
 
+# How much fits on a page.
 TOP = 10
 POSITIONS = 20
 SHOWN_QUERIES = 20
-BINS = tuple(float(edge) for edge in np.round(np.linspace(-1.0, 1.0, 22), 10))
-_AT_ONCE = 64  # queries whose violations are computed together
+BINS = tuple(np.linspace(-1.0, 1.0, 22).round(10).tolist())
+_QUERIES_AT_ONCE = 64  # whose gaps are computed in one matrix product
 
 
-class Observed:
-    """What is measured of every ranker alike, against the first."""
+class Observer:
+    """Measures every ranker in the same way, relative to the first ranker.
+
+    Attributes
+    ----------
+    queries : Queries
+    label : str, the name of the constraint
+    first : array, the scores of the first ranker
+    pairwise : bool, whether the constraint has a gap in each query
+    """
 
     def __init__(
         self, queries: Queries, constraint: Constraint, label: str, first: Array,
@@ -49,47 +58,44 @@ class Observed:
         gaps = self.contrasts.gaps(delta)
         self.widest = int(np.abs(gaps).argmax()) if len(gaps) else -1
         self.sign = -1.0 if self.widest >= 0 and gaps[self.widest] < 0 else 1.0
-        self.statistics = self._estimates(first)
+        self.statistics = self._statistics(first)
 
-    def _estimates(self, scores: Array) -> tuple[Statistics, Statistics]:
-        right = cell_sums(self.queries, scores).sum(axis=(1, 2))
-        auc = ratio(right, cell_counts(self.queries).sum(axis=(1, 2)))
-        return (
-            violation(self.constraint, self.label, self.queries, scores, self.support),
-            means([Measure("auc", auc)], self.queries, self.support),
-        )
+    def _statistics(self, scores: Array) -> dict[str, Statistics]:
+        concordant = cell_sums(self.queries, scores).sum(axis=(1, 2))
+        auc = ratio(concordant, cell_counts(self.queries).sum(axis=(1, 2)))
+        return {
+            "violation": violation(self.constraint, self.label, self.queries, scores, self.support),
+            "auc": means([Measure("auc", auc)], self.queries, self.support),
+        }
 
     def changes(self, scores: Array) -> tuple[Change, ...]:
-        """Of violation and AUC, with intervals from resampling both rankers' queries alike."""
-        ours = self._estimates(scores)
-        found = []
-        for name, mine, theirs in zip(("violation", "auc"), ours, self.statistics, strict=True):
-            change = Change(name, float(mine.values[0] - theirs.values[0]))
-            if mine.resample is not None and theirs.resample is not None and self.n_resamples:
-                draws = resampled_weights(
-                    self.queries.weight_of_query, self.n_resamples, self.random_state
-                )
-                moved = [
-                    (mine.resample(weight) - theirs.resample(weight))[:, 0] for weight in draws
+        """The changes of violation and AUC; both rankers are measured on the same resamples."""
+        changes = []
+        for name, new in self._statistics(scores).items():
+            old, differences = self.statistics[name], []
+            if new.resample is not None and old.resample is not None:
+                weight = self.queries.weight_of_query
+                differences = [
+                    (new.resample(draws) - old.resample(draws))[:, 0]
+                    for draws in resampled_weights(weight, self.n_resamples, self.random_state)
                 ]
-                if moved:
-                    change = _interval(change, np.concatenate(moved), self.confidence)
-            found.append(change)
-        return tuple(found)
+            change = Change(name, float(new.values[0] - old.values[0]))
+            changes.append(_with_interval(change, np.r_[NAN, *differences], self.confidence))
+        return tuple(changes)
 
     def gaps(self, scores: Array) -> Array:
-        """The signed gap of each query, between the groups of the first ranker's largest one."""
+        """The signed gap of each query, between the groups of the first ranker's largest gap."""
         queries, constraint = self.queries, self.constraint
         if not isinstance(constraint, PairwiseConstraint) or self.widest < 0:
             return np.full(queries.n_queries, NAN)
         sums, counts = constraint.sums(queries, scores), constraint.counts(queries)
-        found = []
-        for begin in range(0, queries.n_queries, _AT_ONCE):
-            part = slice(begin, begin + _AT_ONCE)
+        gaps = []
+        for begin in range(0, queries.n_queries, _QUERIES_AT_ONCE):
+            part = slice(begin, begin + _QUERIES_AT_ONCE)
             totals = constraint.totals_of(sums[part], counts[part], np.eye(len(sums[part])))
             delta = constraint.from_totals(totals, queries.groups)
-            found.append(self.sign * self.contrasts.gaps(delta)[:, self.widest])
-        return np.concatenate(found)
+            gaps.append(self.sign * self.contrasts.gaps(delta)[:, self.widest])
+        return np.concatenate(gaps)
 
     def histogram(self, scores: Array) -> tuple[int, ...]:
         """Numbers of queries by their signed gap."""
@@ -100,32 +106,31 @@ class Observed:
         return tuple(counts.tolist())
 
 
-def _interval(change: Change, moved: Array, confidence: float) -> Change:
-    moved = moved[~np.isnan(moved)]
-    if not len(moved):
+def _with_interval(change: Change, differences: Array, confidence: float) -> Change:
+    differences = differences[~np.isnan(differences)]
+    if not len(differences):
         return change
-    low, high = np.quantile(moved, [0.5 - confidence / 2, 0.5 + confidence / 2])
-    return replace(change, low=float(low), high=float(high), lower=float(np.mean(moved < 0.0)))
+    low, high = np.quantile(differences, [0.5 - confidence / 2, 0.5 + confidence / 2]).tolist()
+    return replace(change, low=low, high=high, lower=float(np.mean(differences < 0.0)))
 
 
 def position_shares(queries: Queries, scores: Array) -> Array:
-    """By group, its share of each of the first positions, ties being broken at random."""
-    places = Positions.of(queries, scores)
-    longest = int(np.bincount(queries.query).max())
-    last = min(POSITIONS, longest)
-    use = places.rank <= last
-    weight = queries.weight_of_query[queries.query[places.order]][use]
-    at = places.rank[use] - 1
-    total = np.bincount(at, weight, last)
+    """Each group's share of the first positions; ties are broken at random."""
+    ranks = Positions.of(queries, scores)
+    last = min(POSITIONS, int(np.bincount(queries.query).max()))
+    use = ranks.rank <= last
+    weight = queries.weight_of_query[queries.query[ranks.order]][use]
+    position = ranks.rank[use] - 1
+    total = np.bincount(position, weight, last)
     shares = np.full((queries.n_groups, last), NAN)
     for k in range(queries.n_groups):
-        member = places.share((queries.group == k)[places.order])[places.order]
-        held = np.bincount(at, weight * member[use], last)
-        np.divide(held, total, out=shares[k], where=total > 0)
+        member = ranks.share((queries.group == k)[ranks.order])[ranks.order]
+        by_group = np.bincount(position, weight * member[use], last)
+        np.divide(by_group, total, out=shares[k], where=total > 0)
     return shares
 
 
-# --- rankings to look at -----------------------------------------------------------------------
+# --- example rankings ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,49 +142,51 @@ class Listed:
 
 
 def choose_queries(queries: Queries, gaps: Array) -> list[int]:
-    """Some queries, from the one with the first ranker's largest gap to that with the smallest."""
+    """Queries that are evenly spaced from the first ranker's largest gap to the smallest."""
     known = np.flatnonzero(~np.isnan(gaps))
     if not len(known):
         known, gaps = np.arange(queries.n_queries), np.zeros(queries.n_queries)
     order = known[np.argsort(-gaps[known], kind="stable")]
-    at = np.unique(np.linspace(0, len(order) - 1, min(SHOWN_QUERIES, len(order))).round())
-    return [int(order[int(each)]) for each in at]
+    index = np.linspace(0, len(order) - 1, min(SHOWN_QUERIES, len(order))).round()
+    chosen: list[int] = order[np.unique(index).astype(np.int64)].tolist()
+    return chosen
+
+
+def _ranked_rows(queries: Queries, scores: Array, query: int) -> Any:
+    rows = np.flatnonzero(queries.query == query)
+    return rows[np.argsort(-scores[rows], kind="stable")]
 
 
 def top_rows(queries: Queries, scores: Array, shown: Sequence[int]) -> list[list[int]]:
-    """The rows of each query's first items."""
-    found = []
-    for query in shown:
-        rows = np.flatnonzero(queries.query == query)
-        order = np.argsort(-scores[rows], kind="stable")
-        found.append(rows[order[:TOP]].tolist())
-    return found
+    """The rows of the first items of each query."""
+    return [_ranked_rows(queries, scores, query)[:TOP].tolist() for query in shown]
 
 
 def list_queries(
-    queries: Queries, observed: Observed, shown: Sequence[int],
-    tops: Mapping[str, list[list[int]]], items: Sequence[Any] | None,
+    observer: Observer, shown: Sequence[int], tops: Collection[list[list[int]]],
+    items: Sequence[Any] | None,
 ) -> list[Listed]:  # fmt: skip
-    """The queries that are shown, with all items that somebody ranks at the top."""
+    """The queries that are shown, with every item that some ranker has among its first."""
+    queries = observer.queries
     if items is not None and len(items) != queries.n_items:
-        raise InputError(f"There are {queries.n_items} items, but {len(items)} names of items.")
-    first = observed.first
-    gaps = observed.gaps(first)
-    found = []
-    for at, query in enumerate(shown):
-        inside = np.flatnonzero(queries.query == query)
-        order = inside[np.argsort(-first[inside], kind="stable")]
-        rank = {int(row): place + 1 for place, row in enumerate(order)}
-        rows = list(dict.fromkeys(row for each in tops.values() for row in each[at]))
-        listed = tuple(
+        raise InputError(
+            f"items has {len(items)} names, but there are {queries.n_items} items. Pass one name "
+            "per item."
+        )
+    gaps = observer.gaps(observer.first)
+    listed = []
+    for index, query in enumerate(shown):
+        order = _ranked_rows(queries, observer.first, query).tolist()
+        rows = list(dict.fromkeys(row for top in tops for row in top[index]))
+        items_of_query = tuple(
             Item(
                 name=f"row {row + 1}" if items is None else str(items[row]),
                 group=int(queries.group[row]) if queries.group[row] < queries.n_groups else -1,
                 label=float(queries.y[row]),
-                rank=rank[row],
+                rank=order.index(row) + 1,
             )
             for row in rows
         )
-        name = str(queries.query_ids[query])
-        found.append(Listed(ShownQuery(name, len(inside), float(gaps[query]), listed), rows))
-    return found
+        name, gap = str(queries.query_ids[query]), float(gaps[query])
+        listed.append(Listed(ShownQuery(name, len(order), gap, items_of_query), rows))
+    return listed

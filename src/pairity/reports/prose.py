@@ -1,18 +1,27 @@
-"""What the figures of a report say, as sentences."""
+"""The sentences of a report, written from its estimates."""
 
 from __future__ import annotations
 
 from math import isfinite, isnan
 
-from pairity._utils.html import Html, join, tag
+from pairity._utils.text import shorten
 from pairity.audits.estimates import Estimate
 from pairity.constraints import CATALOGUE
-from pairity.reports.caveats import quote
 from pairity.reports.evidence import Candidate, Change, Evidence
+
+# Words for the share of resamples that agree on the direction of a change.
+_CERTAINTY = ((0.99, "nearly certain"), (0.95, "very likely"), (0.8, "likely"))
+
+Sentence = list[tuple[str, bool]]  # parts with whether they are emphasised
+
+
+def quote(name: str) -> str:
+    """A name inside a sentence: shortened, and isolated from the direction of the text."""
+    return f"‘\u2068{shorten(name, 40)}\u2069’"
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number, or a dash where there is none; the minus is a minus."""
+    """A number with a typographic minus, or a dash for NaN."""
     if isnan(value):
         return "–"
     text = f"{value:.{digits}f}"
@@ -28,122 +37,110 @@ def signed(value: float) -> str:
 
 
 def interval(estimate: Estimate | Change) -> str:
-    """The interval in words, or nothing."""
+    """The confidence interval, or an empty text."""
     if not isfinite(estimate.low):
         return ""
     return f"{number(estimate.low)} to {number(estimate.high)}"
 
 
-def told(estimate: Estimate, confidence: float | None = None) -> str:
-    """A figure with its interval."""
-    found = interval(estimate)
-    if not found:
-        return f"{number(estimate.value)} (no interval)"
-    of = "" if confidence is None else f"{100 * confidence:g}\u00a0% interval "
-    return f"{number(estimate.value)} ({of}{found})"
+def with_interval(estimate: Estimate) -> str:
+    """A value with its confidence interval."""
+    return f"{number(estimate.value)} ({interval(estimate) or 'no interval'})"
 
 
-def count(n: int, what: str) -> str:
-    """A number of things, in the singular where there is one."""
-    plural = f"{what[:-1]}ies" if what.endswith("y") else f"{what}s"
-    return f"{n:,} {what if n == 1 else plural}"
+def count(n: int, noun: str) -> str:
+    """A number with its noun in the singular or plural."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{n:,} {noun if n == 1 else plural}"
 
 
-def disparity(evidence: Evidence) -> str:
-    """Between whom the page measures."""
-    groups, before = between(evidence), quote(evidence.candidates[evidence.before].name)
-    if len(evidence.groups) == 2:
-        return f"disparity between {groups}"
-    of = f"any two of {len(evidence.groups)} groups"
-    return f"widest disparity between {of} (with {before}: {groups})"
-
-
-def between(evidence: Evidence) -> str:
-    """The two groups of the first ranker's widest gap."""
+def compared_groups(evidence: Evidence) -> str:
+    """The two groups of the first ranker's largest gap."""
     return " and ".join(map(quote, evidence.gap)) or "the groups"
 
 
-def what_is_measured(evidence: Evidence) -> str:
-    """The disparity in words."""
+def disparity(evidence: Evidence) -> str:
+    """The disparity that the report is about."""
     known = CATALOGUE.get(evidence.constraint)
-    return known.description if known else f"the constraint {quote(evidence.constraint)}"
+    what = known.description if known else f"the constraint {quote(evidence.constraint)}"
+    groups = compared_groups(evidence)
+    if len(evidence.groups) == 2:
+        return f"disparity between {groups} in {what}"
+    before = quote(evidence.candidates[evidence.before].name)
+    return (
+        f"largest disparity between any two of {len(evidence.groups)} groups (with {before}: "
+        f"{groups}) in {what}"
+    )
 
 
-def answer(evidence: Evidence, after: Candidate) -> tuple[Html, str]:
-    """Two sentences: what changed and at what cost, and how sure that is."""
+# --- the summary ---------------------------------------------------------------------------------
+
+
+def summary(evidence: Evidence, after: Candidate) -> tuple[Sentence, str]:
+    """Two sentences: what changed at what cost, and how certain the change is."""
     before = evidence.candidates[evidence.before]
-    old, new = (each.estimate("violation", evidence.constraint) for each in (before, after))
-    useful, left = (each.estimate("auc") for each in (before, after))
+    old, new = (ranker.estimate("violation", evidence.constraint) for ranker in (before, after))
+    old_auc, new_auc = (ranker.estimate("auc") for ranker in (before, after))
     result = after.audit or before.audit
-    on = f"On {count(evidence.n_queries, 'held-out query')}"
+    sample = f"On {count(evidence.n_queries, 'held-out query')}"
     if result is not None:
-        on += f" with {count(result.n_items, 'item')} and {count(result.n_pairs, 'labelled pair')}"
-    what = f"{disparity(evidence)} in {what_is_measured(evidence)}"
-    first, last = quote(before.name), quote(after.name)
+        pairs = count(result.n_pairs, "labelled pair")
+        sample += f" with {count(result.n_items, 'item')} and {pairs}"
+    subject = f"{sample}, the {disparity(evidence)}"
     accuracy = "accuracy, the share of labelled pairs in the right order,"
-    parts: tuple[str, ...]
+    confidence = f"{100 * evidence.confidence:g}\u00a0% interval "
     if after is before:
-        parts = (
-            f"{on}, the {what} is, with {first}, ",
-            *_bold(old, evidence.confidence), f"; its {accuracy} is ", *_bold(useful), ".",
-        )  # fmt: skip
-        alone = len(evidence.candidates) == 1
-        return join(parts), _certain(evidence, after) if alone else (
-            "Choose another ranker to compare it with."
-        )
-    parts = (
-        f"{on}, the {what} "
-        f"{_went(after.change('violation'), old, new)} from ",
-        *_bold(old, evidence.confidence), f" with {first} to ", *_bold(new), f" with {last}; "
-        f"{accuracy} {_went(after.change('auc'), useful, left)} from ",
-        *_bold(useful), " to ", *_bold(left), ".",
-    )  # fmt: skip
-    return join(parts), _certain(evidence, after)
+        sentence = [
+            (f"{subject} is, with {quote(before.name)}, ", False), *_emphasise(old, confidence),
+            (f"; its {accuracy} is ", False), *_emphasise(old_auc), (".", False),
+        ]  # fmt: skip
+        if len(evidence.candidates) > 1:
+            return sentence, "Select another ranker to compare it with."
+        return sentence, _certainty(evidence, after)
+    sentence = [
+        (f"{subject} {_direction(old, new)} from ", False), *_emphasise(old, confidence),
+        (f" with {quote(before.name)} to ", False), *_emphasise(new),
+        (f" with {quote(after.name)}; {accuracy} {_direction(old_auc, new_auc)} from ", False),
+        *_emphasise(old_auc), (" to ", False), *_emphasise(new_auc), (".", False),
+    ]  # fmt: skip
+    return sentence, _certainty(evidence, after)
 
 
-def _bold(estimate: Estimate, confidence: float | None = None) -> tuple[Html, str]:
-    value, rest = told(estimate, confidence).split(" ", 1)
-    return tag("b", value), f" {rest}"
+def _emphasise(estimate: Estimate, confidence: str = "") -> Sentence:
+    value, _, rest = with_interval(estimate).partition(" (")
+    return [(value, True), (f" ({confidence if isfinite(estimate.low) else ''}{rest}", False)]
 
 
-def _went(change: Change | None, old: Estimate, new: Estimate) -> str:
-    value = change.value if change is not None else new.value - old.value
-    if isnan(value) or number(old.value) == number(new.value):
+def _direction(old: Estimate, new: Estimate) -> str:
+    if isnan(new.value - old.value) or number(old.value) == number(new.value):
         return "went"
-    return "fell" if value < 0 else "rose"
+    return "fell" if new.value < old.value else "rose"
 
 
-def _certain(evidence: Evidence, after: Candidate) -> str:
-    """How sure the first sentence is."""
+def _certainty(evidence: Evidence, after: Candidate) -> str:
+    """The second sentence: how certain the change of the disparity is."""
     before = evidence.candidates[evidence.before]
-    old, new = (each.estimate("violation", evidence.constraint) for each in (before, after))
+    old, new = (ranker.estimate("violation", evidence.constraint) for ranker in (before, after))
     change, cost = after.change("violation"), after.change("auc")
     if change is None or not isfinite(change.low):
         if after is before or not isfinite(old.low) or not isfinite(new.low):
-            return "How sure this is cannot be told: there are no intervals."
-        apart = new.high < old.low or old.high < new.low
-        return (
-            f"The two intervals {'do not overlap' if apart else 'overlap'}, so the difference "
-            f"is {'larger than chance explains' if apart else 'not certain'} on queries like these."
-        )
+            return "No confidence intervals are available for a comparison."
+        if new.high < old.low or old.high < new.low:
+            return (
+                "The two intervals do not overlap, so the difference is larger than chance "
+                "explains on queries like these."
+            )
+        return "The two intervals overlap, so the difference is not certain on queries like these."
     share = change.lower if change.value <= 0 else 1.0 - change.lower
-    direction = "smaller" if change.value <= 0 else "larger"
-    how = _sure(share)
+    certainty = next((word for least, word in _CERTAINTY if share >= least), "not certain")
     text = (
-        f"That the disparity is {direction} is {how}: it is so in {100 * share:.0f}\u00a0% of "
-        f"{evidence.n_resamples:,} resamplings of the queries, the change being "
-        f"{signed(change.value)} ({interval(change)})"
+        f"A {'smaller' if change.value <= 0 else 'larger'} disparity is {certainty}: it occurs in "
+        f"{100 * share:.0f}\u00a0% of {evidence.n_resamples:,} bootstrap resamples of the queries. "
+        f"The change is {signed(change.value)} ({interval(change)})"
     )
     if cost is not None:
-        text += f"; the change in accuracy is {signed(cost.value)} ({interval(cost)})"
-    return f"{text}{_tolerance(evidence, new)}."
-
-
-def _sure(share: float) -> str:
-    for least, word in ((0.99, "nearly certain"), (0.95, "very likely"), (0.8, "likely")):
-        if share >= least:
-            return word
-    return "not certain"
+        text += f", and the change in accuracy is {signed(cost.value)} ({interval(cost)})"
+    return f"{text}.{_tolerance(evidence, new)}"
 
 
 def _tolerance(evidence: Evidence, estimate: Estimate) -> str:
@@ -151,76 +148,74 @@ def _tolerance(evidence: Evidence, estimate: Estimate) -> str:
     if limit is None or not isfinite(estimate.low):
         return ""
     if estimate.high <= limit:
-        return f"; the disparity is within the tolerance of {limit:g}, with its whole interval"
+        return f" The interval of the disparity is within the tolerance of {limit:g}."
     if min(estimate.low, estimate.value) > limit:
-        return f"; the disparity is above the tolerance of {limit:g}, with its whole interval"
-    return f"; whether it is within the tolerance of {limit:g} on new queries is not settled"
+        return f" The interval of the disparity is above the tolerance of {limit:g}."
+    return f" Whether the disparity is within the tolerance of {limit:g} on new queries is unknown."
 
 
-def meaning(evidence: Evidence, candidate: Candidate) -> str:
-    """The disparity of one ranker in percentages; nothing where they are not at hand."""
+# --- what the numbers mean -----------------------------------------------------------------------
+
+
+def explain(evidence: Evidence, candidate: Candidate) -> str:
+    """The disparity of a ranker in percentages; empty if percentages do not express it."""
     result, label = candidate.audit, evidence.constraint
-    if result is None or len(evidence.gap) != 2:
-        return ""
-    first, second = evidence.gap
-    one, other = quote(first), quote(second)
-    name = quote(candidate.name)
+    across, single = (
+        (evidence.gap, evidence.gap[::-1]),
+        tuple((name, None) for name in evidence.gap),
+    )
     cells = {
-        "statistical": ("above", (first, second), (second, first)),
-        "inter": ("preferred_above", (first, second), (second, first)),
-        "intra": ("auc_within", (first, None), (second, None)),
-        "marginal": ("auc", (first, None), (second, None)),
+        "statistical": ("above", across),
+        "inter": ("preferred_above", across),
+        "intra": ("auc_within", single),
+        "marginal": ("auc", single),
     }
-    if label not in cells:
+    if result is None or not evidence.gap or label not in cells:
         return ""
-    measure, here, there = cells[label]
-    high, low = (result.estimate(measure, group=g, other=o) for g, o in (here, there))
+    measure, ends = cells[label]
+    high, low = (result.estimate(measure, group=group, other=other) for group, other in ends)
     gaps = [
-        abs(found.value)
-        for found in result.estimates
-        if found.measure == "gap" and {found.group, found.other} == {first, second}
+        abs(estimate.value)
+        for estimate in result.estimates
+        if estimate.measure == "gap" and {estimate.group, estimate.other} == set(evidence.gap)
     ]
     if not gaps or not abs(abs(high.value - low.value) - gaps[0]) <= 1e-6:
-        return ""  # the constraint averages otherwise, or aims elsewhere
-    a, b = f"{100 * high.value:.0f}\u00a0%", f"{100 * low.value:.0f}\u00a0%"
+        return ""  # the constraint averages in another way, or has a target
+    first, second = map(quote, evidence.gap)
+    name, a, b = quote(candidate.name), *(f"{100 * e.value:.0f}\u00a0%" for e in (high, low))
     if label == "statistical":
         return (
-            f"{name} ranks an item of {one} above one of {other} in {a} of such pairs, and below "
-            f"it in {b}."
+            f"{name} ranks an item of {first} above an item of {second} in {a} of such pairs, and "
+            f"below it in {b}."
         )
     if label == "inter":
         return (
-            f"Where the labels prefer an item of {one} to one of {other}, {name} agrees in {a} of "
-            f"pairs; where they prefer {other} to {one}, in {b}."
+            f"Where the labels prefer an item of {first} to an item of {second}, {name} agrees in "
+            f"{a} of the pairs; where they prefer {second} to {first}, it agrees in {b}."
         )
     where = "inside" if label == "intra" else "for"
-    return (
-        f"{name} respects {a} of the preferences {where} {one}, and {b} of those {where} {other}."
-    )
+    return f"{name} respects {a} of the preferences {where} {first}, and {b} {where} {second}."
 
 
 def weight_sentences(evidence: Evidence, candidate: Candidate, most: int = 6) -> list[str]:
-    """What the pair weights say, the strongest first."""
-    weights = candidate.weights
-    if weights is None:
-        return []
+    """What the pair weights do, the strongest first."""
     cells = [
         (abs(value - 1.0), value, preferred, other)
-        for preferred, row in zip(evidence.groups, weights, strict=True)
+        for preferred, row in zip(evidence.groups, candidate.weights or (), strict=False)
         for other, value in zip(evidence.groups, row, strict=True)
     ]
     moved = sorted((cell for cell in cells if cell[0] >= 0.005), key=lambda cell: -cell[0])
     if not moved:
-        return ["Every training pair counts once: nothing was reweighted."]
-    said = []
+        return ["Every training pair counts once: nothing was reweighted."] if cells else []
+    sentences = []
     for _, value, preferred, other in moved[:most]:
-        if preferred == other:
-            pair = f"an item of {quote(preferred)} was preferred to another of them"
-        else:
-            pair = f"an item of {quote(preferred)} was preferred to one of {quote(other)}"
-        said.append(f"A training pair in which {pair} counts {value:.2f} times.")
+        second = "another of the same group" if preferred == other else f"one of {quote(other)}"
+        sentences.append(
+            f"A training pair in which an item of {quote(preferred)} was preferred to {second} "
+            f"counts {value:.2f} times."
+        )
     if len(moved) > most:
-        said.append(f"{len(moved) - most} more cells of the table differ from 1.")
+        sentences.append(f"{len(moved) - most} more cells of the table differ from 1.")
     elif len(moved) < len(cells):
-        said.append("All other pairs count once.")
-    return said
+        sentences.append("All other pairs count once.")
+    return sentences

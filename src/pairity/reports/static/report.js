@@ -1,30 +1,29 @@
-// Shows the panels of the ranker and of the query that were chosen, and draws the charts.
+// Shows the panels of the selected ranker and query, and draws the charts.
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const figures = [];
   const sources = new Map();
-  const state = { point: data.after, query: 0 };
+  const selected = { candidate: data.after, query: 0 };
 
   function show() {
-    for (const panel of document.querySelectorAll("[data-point]")) {
-      panel.hidden = Number(panel.dataset.point) !== state.point;
+    for (const kind of ["candidate", "query"]) {
+      for (const panel of document.querySelectorAll(`[data-${kind}]`)) {
+        panel.hidden = Number(panel.dataset[kind]) !== selected[kind];
+      }
     }
-    for (const panel of document.querySelectorAll("[data-query]")) {
-      panel.hidden = Number(panel.dataset.query) !== state.query;
-    }
-    for (const [name, columns] of Object.entries(data.points[state.point])) {
+    for (const [name, columns] of Object.entries(data.candidates[selected.candidate])) {
       if (sources.has(name)) sources.get(name).data = columns;
     }
   }
 
-  function choose(point) {
-    if (!(point in data.points)) return;
-    state.point = point;
-    document.getElementById("choose").value = String(point);
-    document.getElementById(`point-${point}`).checked = true;
-    document.getElementById("status").textContent = `Showing ${data.names[point]}`;
+  function select(candidate) {
+    if (!(candidate in data.candidates)) return;
+    selected.candidate = candidate;
+    document.getElementById("candidate").value = String(candidate);
+    document.getElementById(`candidate-${candidate}`).checked = true;
+    document.getElementById("status").textContent = `Showing ${data.names[candidate]}`;
     show();
   }
 
@@ -37,20 +36,21 @@
         axis.axis_line_color = ink;
         axis.major_tick_line_color = ink;
       }
-      for (const drawn of figure.renderers) {
-        if (drawn.name === "ring") drawn.glyph.line_color = ink;
+      for (const renderer of figure.renderers) {
+        if (renderer.name === "ring") renderer.glyph.line_color = ink;
       }
     }
   }
 
-  // Paper is white whatever the screen is, and as wide as it is: charts are shrunk to it.
-  function forPaper(root) {
+  // Paper is white in dark mode too, so the text of the charts is printed black.
+  function blacken(root) {
     for (const text of root.querySelectorAll("text")) text.style.fill = "#000";
     for (const element of root.querySelectorAll("*")) {
-      if (element.shadowRoot) forPaper(element.shadowRoot);
+      if (element.shadowRoot) blacken(element.shadowRoot);
     }
   }
 
+  // The style sheet shrinks charts to the width of the paper by this variable.
   function measure() {
     const width = document.getElementById("chart-frontier").clientWidth;
     if (width) document.documentElement.style.setProperty("--chart", String(width));
@@ -61,8 +61,8 @@
       const views = await Bokeh.embed.embed_item(item, `chart-${name}`);
       const figure = (views.roots ?? views)[0].model;
       figures.push(figure);
-      for (const model of figure.document._all_models.values()) {
-        if (model.type === "ColumnDataSource" && model.name) sources.set(model.name, model);
+      for (const { data_source: source } of figure.renderers) {
+        if (source?.name) sources.set(source.name, source);
       }
     }
     const frontier = sources.get("frontier");
@@ -70,7 +70,7 @@
       const [first] = frontier.selected.indices;
       if (first === undefined) return;
       frontier.selected.indices = [];
-      choose(frontier.data.at[first]);
+      select(frontier.data.candidate[first]);
     });
     paint();
     show();
@@ -79,15 +79,15 @@
 
   document.addEventListener("change", (event) => {
     const target = event.target;
-    if (target.name === "point" || target.id === "choose") choose(Number(target.value));
+    if (target.name === "candidate" || target.id === "candidate") select(Number(target.value));
     if (target.id === "query") {
-      state.query = Number(target.value);
+      selected.query = Number(target.value);
       show();
     }
   });
   dark.addEventListener("change", paint);
   addEventListener("resize", measure);
-  addEventListener("beforeprint", () => forPaper(document));
+  addEventListener("beforeprint", () => blacken(document));
   addEventListener("afterprint", paint);
   measure();
   show();

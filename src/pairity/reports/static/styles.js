@@ -1,5 +1,6 @@
-// Bokeh puts <style> elements into the shadow roots of its charts, which the page's policy stops.
-// Here each becomes a constructed sheet of its root, which is no inline style, and follows it.
+// Bokeh appends <style> elements to the shadow roots of its charts, which the content security
+// policy blocks. This file is the only place that relies on it: each such element becomes a
+// constructed style sheet of its root, which the policy admits, and the sheet follows the element.
 "use strict";
 (() => {
   const append = ShadowRoot.prototype.append;
@@ -11,7 +12,7 @@
     observer.observe(style, { childList: true, characterData: true, subtree: true });
     style.remove = () => {
       observer.disconnect();
-      root.adoptedStyleSheets = root.adoptedStyleSheets.filter((other) => other !== sheet);
+      root.adoptedStyleSheets = root.adoptedStyleSheets.filter((adopted) => adopted !== sheet);
     };
     follow();
     root.adoptedStyleSheets = [...root.adoptedStyleSheets, sheet];

@@ -1,0 +1,60 @@
+"""How a model was fitted, and how to reproduce its report."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from pairity.audits.estimates import Support
+from pairity.data.digest import digest
+from pairity.data.queries import Queries
+from pairity.reports.evidence import HELD_OUT, RoundSeen
+from pairity.reweighting.fair_ranker import FairRanker
+
+
+def describe_fit(model: FairRanker) -> dict[str, Any]:
+    """The rounds of a fit, with the entries of λ that ever changed, and its outcome."""
+    changed = np.any([round_.lambda_ != 0.0 for round_ in model.history_], axis=0)
+    return {
+        "rounds": tuple(
+            RoundSeen(
+                number=int(round_.number),
+                lambda_=tuple(round_.lambda_[changed].tolist()),
+                violation=float(round_.violation),
+                auc=float(round_.auc),
+            )
+            for round_ in model.history_
+        ),
+        "lambda_cells": tuple(map(tuple, np.argwhere(changed).tolist())),
+        "outcome": model.outcome_,
+    }
+
+
+def provenance(model: FairRanker, train: Queries, test: Queries) -> dict[str, str]:
+    """Versions, settings and digests."""
+    engine = type(model.ranker_).__module__.rpartition(".")[2]
+    libraries = ("pairity", "numpy", "scikit-learn", engine)
+    versions = [f"{name} {version}" for name in libraries if (version := _version(name))]
+    return {
+        "trained on": _size(train),
+        "training data, SHA-256": model.training_digest_,
+        "measured on": _size(test),
+        HELD_OUT: digest(test),
+        "model": " ".join(repr(model).split()),
+        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
+    }
+
+
+def _size(queries: Queries) -> str:
+    pairs = int(Support(queries).all_pairs().sum())
+    return f"{queries.n_queries:,} queries, {queries.n_items:,} items, {pairs:,} preference pairs"
+
+
+def _version(library: str) -> str:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return ""
