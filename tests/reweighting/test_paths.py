@@ -326,9 +326,9 @@ def test_without_matplotlib(path, monkeypatch):
         ({"along": "x"}, "along is 'x'"),
         ({"values": []}, "values is empty"),
         ({"values": 1.0}, "list of numbers"),
-        ({"values": ["a"]}, "values holds 'a'"),
+        ({"values": ["a"]}, "values contains 'a'"),
         ({"values": [np.nan]}, "finite"),
-        ({"along": "tolerance", "values": [-0.1]}, "-0.1; a tolerance is 0 or more"),
+        ({"along": "tolerance", "values": [-0.1]}, "-0.1; a tolerance must be at least 0"),
         ({"test": [1, 2]}, "In test: list"),
     ],
 )

@@ -67,11 +67,11 @@ class Round:
 class RoundStore(Protocol):
     """Stores rounds as they end, and returns those of an earlier run of the same fit."""
 
-    def ended(self, number: int, lambda_: Array | None) -> tuple[Round, Any] | None:
+    def recall(self, number: int, lambda_: Array | None) -> tuple[Round, Any] | None:
         """Return a stored round and its ranker."""
         ...
 
-    def keep(self, ended: Round, model: Any) -> None:
+    def keep(self, completed: Round, model: Any) -> None:
         """Store a round and its ranker."""
         ...
 
@@ -135,7 +135,7 @@ class Trace:
         train : callable, from a label for error messages to a `Trained`
         """
         self._number = number
-        stored = None if self.store is None else self.store.ended(number, lambda_)
+        stored = None if self.store is None else self.store.recall(number, lambda_)
         if stored is None:
             trained = train(
                 f"in round {number} of at most {self.max_rounds} (0 is the plain ranker)"

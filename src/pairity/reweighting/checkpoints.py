@@ -80,7 +80,7 @@ class Checkpoint:
                 "checkpoint. Pass a folder that is used for nothing else."
             )
 
-    def ended(self, number: int, lambda_: Array | None) -> tuple[Round, Any] | None:
+    def recall(self, number: int, lambda_: Array | None) -> tuple[Round, Any] | None:
         """Return a completed round and its ranker, or None.
 
         Parameters

@@ -1,8 +1,7 @@
-"""Paths: utility and fairness along x · λ*, and along falling tolerances.
+"""Paths: utility and violation along x · λ*, and along falling tolerances.
 
-λ* is where Algorithm 1 ended. Between the plain ranker (x = 0) and the reweighted one (x = 1) lie
-rankers that trade some of the one's utility for some of the other's evenness; a few warm-started
-trainings give them all.
+λ* is the result of Algorithm 1. The rankers between the plain one (x = 0) and the reweighted one
+(x = 1) trade utility for a lower violation. A few warm-started trainings give them all.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ from pairity.reweighting.problem import Problem
 
 Along = Literal["lambda", "tolerance"]
 
-_CLOSE = 0.05  # of a tolerance: a violation within it and no further below is near enough
+# A violation this share of the tolerance below it, or less, is close enough to end the search.
+_CLOSE = 0.05
 _COLUMNS = {"lambda": "x", "tolerance": "tolerance"}
 
 
@@ -36,18 +36,18 @@ class PathPoint:
     Attributes
     ----------
     value : float
-        What was asked for: x, or a tolerance.
+        The requested value: x, or a tolerance.
     x : float
-        The share of λ* it was trained with.
+        The share of λ* that the ranker was trained with.
     lambda_ : array of shape (n_groups, n_groups) or (n_groups,), x · λ*
     violation : float
-        The largest gap, on the queries that the path is reported on.
+        The largest gap, on the queries that the path reports on.
     auc : float, on the same queries
     seconds : float, for training and measuring
     reached : bool
-        Whether the violation came within the tolerance, where tolerances are followed, on the
-        queries that λ was found for; True along λ.
-    model : the fitted ranker, or None where models were not kept
+        Along tolerances, whether the violation came within the tolerance on the queries that λ*
+        was found for; True along λ.
+    model : the fitted ranker, or None if models are not kept
     """
 
     value: float
@@ -61,22 +61,21 @@ class PathPoint:
 
     @property
     def fairness(self) -> float:
-        """1 less the violation."""
+        """1 minus the violation, as in the paper's figures."""
         return 1.0 - self.violation
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Path:
-    """Rankers between the plain one and the reweighted one, and beyond; prints as a table.
+    """Rankers between the plain one and the reweighted one, and beyond; it prints as a table.
 
     Attributes
     ----------
     along : {"lambda", "tolerance"}
-    points : tuple of PathPoint, in the order of the values asked for
+    points : tuple of PathPoint, in the order of the requested values
     constraint : str
-        What the violation is of.
     measured_on : str
-        The queries that the figures rest on, such as "40 test queries".
+        The queries that violation and AUC are measured on, such as "40 test queries".
     groups : tuple of str
     """
 
@@ -89,21 +88,19 @@ class Path:
     def __len__(self) -> int:
         return len(self.points)
 
-    def __getitem__(self, at: int) -> PathPoint:
-        return self.points[at]
+    def __getitem__(self, index: int) -> PathPoint:
+        return self.points[index]
 
     def to_dict(self) -> dict[str, list[Any]]:
         """The columns of `to_frame`."""
-        follows = _COLUMNS[self.along]
-        columns: dict[str, list[Any]] = {follows: [point.value for point in self.points]}
-        if self.along == "tolerance":
-            columns["x"] = [point.x for point in self.points]
-            columns["reached"] = [point.reached for point in self.points]
-        for name in ("auc", "fairness", "violation", "seconds"):
+        columns: dict[str, list[Any]] = {
+            _COLUMNS[self.along]: [point.value for point in self.points]
+        }
+        names = ["x", "reached"] if self.along == "tolerance" else []
+        for name in (*names, "auc", "fairness", "violation", "seconds"):
             columns[name] = [getattr(point, name) for point in self.points]
-        shape = self.points[0].lambda_.shape
-        for cell in np.ndindex(*shape):
-            label = ", ".join(self.groups[at] for at in cell)
+        for cell in np.ndindex(*self.points[0].lambda_.shape):
+            label = ", ".join(self.groups[group] for group in cell)
             columns[f"lambda[{label}]"] = [float(point.lambda_[cell]) for point in self.points]
         return columns
 
@@ -112,12 +109,12 @@ class Path:
         return make_frame(self.to_dict(), backend)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw utility and fairness against x, or against the tolerance, on Matplotlib axes.
+        """Draw utility and fairness against x or against the tolerance.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            By default those of a new figure.
+            The default is the Axes of a new figure.
 
         Returns
         -------
@@ -127,34 +124,33 @@ class Path:
             from matplotlib import pyplot as plt
         except ImportError as error:
             raise MissingExtraError(
-                'plot needs Matplotlib. Install it with: pip install "pairity[plot]"'
+                'plot requires Matplotlib. Install it with: pip install "pairity[plot]"'
             ) from error
         if ax is None:
             _, ax = plt.subplots()
-        order = sorted(self.points, key=lambda point: point.value)
-        values = [point.value for point in order]
-        ax.plot(values, [p.auc for p in order], marker="o", label="utility (AUC)")
-        ax.plot(
-            values, [p.fairness for p in order], marker="s", linestyle="--",
-            label=f"fairness (1 − violation of {self.constraint})",
-        )  # fmt: skip
+        points = sorted(self.points, key=lambda point: point.value)
+        values = [point.value for point in points]
+        ax.plot(values, [point.auc for point in points], "o-", label="utility (AUC)")
+        label = f"fairness (1 − violation of {self.constraint})"
+        ax.plot(values, [point.fairness for point in points], "s--", label=label)
         if self.along == "tolerance":
             ax.set_xlabel("tolerance")
-            ax.invert_xaxis()  # towards more even rankings, as along λ
+            ax.invert_xaxis()  # the violation falls to the right, as along λ
         else:
-            ax.set_xlabel("x, the share of λ* trained with")
+            ax.set_xlabel("x, the share of λ* used in training")
         ax.set_ylabel(f"on {self.measured_on}")
         ax.legend()
         return ax
 
     def __str__(self) -> str:
         header = [_COLUMNS[self.along], "AUC", "fairness", "violation", "seconds"]
-        rows = []
-        for point in self.points:
-            estimates = [f"{v:.4f}" for v in (point.auc, point.fairness, point.violation)]
-            rows.append([f"{point.value:.4g}", *estimates, f"{point.seconds:.2f}"])
+        rows = [
+            [f"{point.value:.4g}", f"{point.auc:.4f}", f"{point.fairness:.4f}",
+             f"{point.violation:.4f}", f"{point.seconds:.2f}"]
+            for point in self.points
+        ]  # fmt: skip
         if self.along == "tolerance":
-            header = [*header, "x", ""]
+            header += ["x", ""]
             for row, point in zip(rows, self.points, strict=True):
                 row += [f"{point.x:.3f}", "" if point.reached else "not reached"]
         caption = f"{shorten(self.constraint, 60)} on {self.measured_on}"
@@ -329,16 +325,16 @@ def _path(along: Along, points: list[PathPoint], problem: Problem, test: Queries
 
 
 def read_values(values: Any, along: str) -> list[float]:
-    """The values to follow, as finite numbers; tolerances from 0 up."""
+    """Check the values of a path: finite numbers, and tolerances of at least 0."""
     try:
         numbers = list(values)
     except TypeError as error:
-        raise InputError(f"values is {show(values)}; give a list of numbers.") from error
+        raise InputError(f"values is {show(values)}; it must be a list of numbers.") from error
     if not numbers:
-        raise InputError("values is empty. Give at least one number.")
+        raise InputError("values is empty. Pass at least one number.")
     for value in numbers:
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
-            raise InputError(f"values holds {show(value)}; give finite numbers.")
+            raise InputError(f"values contains {show(value)}; all must be finite numbers.")
         if along == "tolerance" and value < 0:
-            raise InputError(f"values holds {value:g}; a tolerance is 0 or more.")
+            raise InputError(f"values contains {value:g}; a tolerance must be at least 0.")
     return [float(value) for value in numbers]
