@@ -13,7 +13,6 @@ from pairity.comparisons.catalogue import METHODS
 from pairity.comparisons.runs import Measuring
 from pairity.comparisons.tuning import tune
 from pairity.constraints import CATALOGUE, as_constraint
-from pairity.data.queries import n_pairs
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning
 
@@ -106,7 +105,7 @@ def note():
     made = make_biased_ranking(N_TRAIN, N_ITEMS, random_state=0).queries()
     return (
         f"{len(SEEDS)} seeds, each with its own data set: {N_TRAIN} training and {N_TEST} test "
-        f"queries of {N_ITEMS} items, {n_pairs(made):,} preference pairs in each half, two groups "
+        f"queries of {N_ITEMS} items, {made.n_pairs:,} preference pairs in each half, two groups "
         f"of equal merit, 5 features. The label says which half of a list leads by s + ε + b, s "
         f"linear in the features and ε as wide as s; the favoured group's b is {STRENGTH:g} "
         "standard deviations of s above the other's, and the features separate the groups by "

@@ -11,7 +11,6 @@ import numpy as np
 
 from benchmarks.tools import biased_table, markdown
 from pairity import FairRanker, InterGroup, LinearRanker, Queries
-from pairity.data.queries import n_pairs
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.solvers import PlainStep
 
@@ -109,7 +108,7 @@ def engines(name, n_trees, n_threads):
 def overhead():
     X, y, qid, group = biased_table(*COST)
     queries = Queries.from_arrays(X, y, qid=qid, sensitive_features=group)
-    millions = n_pairs(queries) / 1e6
+    millions = queries.n_pairs / 1e6
     rows, measured = [], {}
     with cluster(2):
         for name in ("linear", "xgboost", "lightgbm"):

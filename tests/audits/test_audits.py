@@ -529,7 +529,7 @@ BAD = {
     "scores infinite": ({"scores": [*SCORES[:-1], -np.inf]}, "scores has 1 entr.*row 10"),
     "labels NaN": ({"y": [NAN, *Y[1:]]}, "y has 1 entr.*row 0"),
     "one group": ({"sensitive_features": ["f"] * 11}, "only the group 'f' in 11 rows.*two groups"),
-    "no group": ({"sensitive_features": [None] * 11}, "no group at all in 11 rows"),
+    "no group": ({"sensitive_features": [None] * 11}, "has no group in 11 rows"),
     "no preference": ({"y": [1] * 11}, "No query has two different labels.*3 queries"),
     "no pair": ({"qid": range(11)}, "No query has two different labels.*11 queries"),
     "qid missing": ({"qid": None}, "qid is missing.*qid=.*sensitive_features="),

@@ -453,5 +453,5 @@ def test_methods_without_scores_or_groups(halves):
     with pytest.raises(InputError, match="no scores to estimate"):
         exposure_lp(random)(train, test)
     bare = Queries.from_arrays(test.X, test.y, qid=test["qid"])
-    with pytest.raises(InputError, match="no group at all"):
+    with pytest.raises(InputError, match="has no group in"):
         exposure_lp()(train, bare)

@@ -326,7 +326,7 @@ def test_queries_that_are_split_survive_the_loss_of_a_worker(client, spread):
     train, test = queries.split(0.25, 0)
     del queries
     assert (train.n_queries, test.n_queries) == (90, 30)
-    assert train.digest != test.digest
+    assert train.digest() != test.digest()
     before = [InterGroup().delta(part, part.each(_first_feature)) for part in (train, test)]
     os.kill(sorted(client.run(os.getpid).values())[0], signal.SIGKILL)
     client.wait_for_workers(2, timeout=60)
@@ -391,7 +391,9 @@ with distributed.LocalCluster(**here) as cluster:
 
 
 def test_the_dashboard_is_told_once(client, spread, capsys):
-    vars(client).pop("_pairity_announced", None)
+    from pairity.data.distributed import clients
+
+    clients._announced.discard(client)
     settings = {**OPTIONS, "max_rounds": 0, "progress": "auto"}
     for _ in range(2):
         FairRanker(**settings).fit(**columns(spread))
@@ -483,7 +485,7 @@ def test_a_lost_client_is_told(spread):
         connected.close()
         many = engines("xgboost")[0]
         many.client = connected
-        with pytest.raises(InputError, match=r"client is 'closed', not running\. Connect anew"):
+        with pytest.raises(InputError, match=r"client is 'closed', not running\. Connect a new"):
             FairRanker(many, **OPTIONS).fit(**columns(spread))
 
 
@@ -659,17 +661,17 @@ def log(tmp_path):
 
 @pytest.mark.parametrize("wanted", [7, 150])
 def test_partitions_of_files_hold_whole_queries(client, log, wanted):
-    from pairity.data.distributed import read_parquet
+    from pairity.data.distributed.parquet import read_frame
 
     folder, table = log
-    frame = read_parquet([folder / f"{at}.parquet" for at in range(3)], "qid", npartitions=wanted)
+    frame = read_frame([folder / f"{at}.parquet" for at in range(3)], "qid", npartitions=wanted)
     parts = client.gather(client.compute(frame.to_delayed()))
     assert frame.npartitions == {7: 7, 150: 120}[wanted]
     assert sum(part["qid"].nunique() for part in parts) == 120
     read = pd.concat(parts, ignore_index=True)
     for name in table:
         assert read[name].tolist() == table[name].tolist()
-    some = read_parquet(folder, "qid", columns=["f0"], npartitions=wanted)
+    some = read_frame(folder, "qid", columns=["f0"], npartitions=wanted)
     assert list(some.columns) == ["qid", "f0"]
 
 
@@ -700,10 +702,10 @@ def test_workers_read_files_for_the_commands(client, log, tmp_path, capsys, monk
 
 
 def test_files_that_a_worker_does_not_see_or_sees_otherwise_are_told(client, log, tmp_path):
-    from pairity.data.distributed import read_parquet
+    from pairity.data.distributed.parquet import read_frame
 
     folder, table = log
-    lost, other = (read_parquet(folder / name, "qid") for name in ("0.parquet", "1.parquet"))
+    lost, other = (read_frame(folder / name, "qid") for name in ("0.parquet", "1.parquet"))
     (folder / "0.parquet").unlink()
     with pytest.raises(
         InputError, match=r"worker at tcp.* does not see .*0\.parquet.*all machines"
@@ -713,9 +715,9 @@ def test_files_that_a_worker_does_not_see_or_sees_otherwise_are_told(client, log
     with pytest.raises(InputError, match=r"1\.parquet is another file than on the client"):
         FairRanker(**OPTIONS).fit(**columns(other))
     with pytest.raises(InputError, match="has no column 'qidd'"):
-        read_parquet(folder, "qidd")
+        read_frame(folder, "qidd")
     pd.concat([table, table]).to_parquet(tmp_path / "again.parquet")
-    again = read_parquet(tmp_path / "again.parquet", "qid", npartitions=2)
+    again = read_frame(tmp_path / "again.parquet", "qid", npartitions=2)
     with pytest.raises(InputError, match=r"120 of 120 queries .* sort files by query before"):
         FairRanker(**OPTIONS).fit(**columns(again))
 

@@ -302,13 +302,13 @@ def test_binned_data_live_as_long_as_the_queries(engine, built):
     ranker.fit_pairs(queries, ONES)
     ranker.fit_pairs(queries, TABLE)
     assert len(built) == 1
-    kept = weakref.ref(queries._kept[engine.name][1].data)
+    kept = weakref.ref(queries._cache[engine.name][1].data)
     assert kept() is not None
-    assert "_kept" not in pickle.loads(pickle.dumps(queries)).__dict__  # noqa: S301
+    assert "_cache" not in pickle.loads(pickle.dumps(queries)).__dict__  # noqa: S301
     clone(ranker).set_params(estimator__max_bin=9).fit_pairs(queries, ONES)
     assert len(built) == 2
     assert kept() is None
-    kept = weakref.ref(queries._kept[engine.name][1].data)
+    kept = weakref.ref(queries._cache[engine.name][1].data)
     del queries
     assert kept() is None
 

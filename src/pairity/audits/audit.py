@@ -8,8 +8,7 @@ resampling whole queries.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from math import isfinite
@@ -33,10 +32,8 @@ from pairity.audits.estimates import (
 from pairity.audits.measures import measures_of
 from pairity.audits.tables import MOST_GROUPS, estimates_to_html, render_estimates
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
-from pairity.data.columns import as_numbers
-from pairity.data.distributed.clients import is_dask, using_client
-from pairity.data.distributed.queries import DaskQueries
 from pairity.data.queries import Queries, require_groups, require_preferences
+from pairity.data.sources import is_queries, open_queries, queries_type
 from pairity.exceptions import InputError
 from pairity.metrics.utility import GAINS, HIGHEST_EXPONENT
 
@@ -200,6 +197,7 @@ def audit(
     scores: Any,
     *,
     qid: Any = None,
+    group: Any = None,
     sensitive_features: Any = None,
     sample_weight: Any = None,
     query_weight: Any = None,
@@ -216,13 +214,12 @@ def audit(
     Parameters
     ----------
     y : labels of shape (n_items,), or Queries
-        With `Queries`, leave out qid, sensitive_features and the weights. Dask collections are
-        audited where they are (`pairity.data.distributed`), by sums that workers send; intervals
-        are
-        then drawn with other random numbers than on one machine.
+        With `Queries`, leave out qid, group, sensitive_features and the weights. Dask collections
+        are audited where they are (`pairity.data.distributed`), by sums that workers send;
+        intervals are then drawn with other random numbers than on one machine.
     scores : array of shape (n_items,)
         Finite; a higher score is ranked higher. Ties count as if broken at random.
-    qid, sensitive_features, sample_weight, query_weight
+    qid, group, sensitive_features, sample_weight, query_weight
         As in `Queries.from_arrays`. Weights of items act on pairs (AUC and constraints), weights
         of queries on every average over queries; a query of weight 0 is left out.
     k : int or sequence of int
@@ -289,8 +286,14 @@ def audit(
     """
     cuts, named = _cuts(k), name_constraints(constraints)
     require_sampling(confidence, n_resamples)
-    if isinstance(y, DaskQueries) or any(map(is_dask, (y, scores, qid, sensitive_features))):
-        with _on_workers(y, scores, qid, sensitive_features, sample_weight, query_weight) as spread:
+    columns = {
+        "y": y, "qid": qid, "group": group, "sensitive_features": sensitive_features,
+        "sample_weight": sample_weight, "query_weight": query_weight, "scores": scores,
+    }  # fmt: skip
+    if not is_queries(y):
+        _require_columns(columns)
+    if queries_type(columns).distributed:
+        with open_queries(columns) as spread:
             require_groups(spread)
             require_preferences(spread)
             statistics, sums = audit_distributed(
@@ -304,11 +307,10 @@ def audit(
             confidence=float(confidence),
             estimates=tuple(with_intervals(statistics, iter(drawn), float(confidence))),
         )  # fmt: skip
-    queries = _as_queries(y, qid, sensitive_features, sample_weight, query_weight)
-    numbers = as_numbers(scores, "scores", queries.n_items)
-    if not queries.weight_of_query.all():
-        numbers = numbers[queries.weight_of_query[queries.query] > 0]
-        queries = queries.take(np.flatnonzero(queries.weight_of_query))
+    with open_queries(columns) as queries:
+        if not queries.weight_of_query.all():
+            queries = queries.take(np.flatnonzero(queries.weight_of_query))
+    numbers = np.ascontiguousarray(queries.X[:, 0])
     require_groups(queries)
     require_preferences(queries)
     support = Support(queries)
@@ -335,48 +337,14 @@ def audit(
 # --- at the door ---------------------------------------------------------------------------------
 
 
-def _as_queries(y: Any, qid: Any, groups: Any, item_weight: Any, query_weight: Any) -> Queries:
-    if not isinstance(y, Queries):
-        columns = _as_columns(y, qid, groups, item_weight, query_weight)
-        return Queries.from_arrays(None, **columns)
-    given = {
-        "qid": qid, "sensitive_features": groups, "sample_weight": item_weight,
-        "query_weight": query_weight,
-    }  # fmt: skip
-    twice = [key for key, value in given.items() if value is not None]
-    if twice:
-        raise InputError(
-            f"y is Queries, which hold query ids, groups and weights already, but "
-            f"{' and '.join(twice)} came too. Leave that out, or give y as an array."
-        )
-    return y
-
-
-@contextmanager
-def _on_workers(y: Any, scores: Any, *columns: Any) -> Iterator[Any]:
-    """Queries on workers, with scores as their one feature."""
-    if isinstance(y, DaskQueries):
-        yield y.with_scores(scores)
-        return
-    given = _as_columns(y, *columns)
-    with using_client() as client:
-        yield DaskQueries.from_collections(client, raw=False, scores=scores, **given)
-
-
-def _as_columns(
-    y: Any, qid: Any, groups: Any, item_weight: Any, query_weight: Any
-) -> dict[str, Any]:
-    given = {
-        "y": y, "qid": qid, "sensitive_features": groups, "sample_weight": item_weight,
-        "query_weight": query_weight,
-    }  # fmt: skip
-    for key in ("qid", "sensitive_features"):
-        if given[key] is None:
+def _require_columns(columns: dict[str, Any]) -> None:
+    """Refuse an audit without query ids or without groups."""
+    for key, also in (("qid", "group"), ("sensitive_features", "sensitive_features")):
+        if columns[key] is None and columns[also] is None:
             raise InputError(
-                f"{key} is missing. Give audit(y, scores, qid=..., sensitive_features=...), or "
-                "Queries instead of y."
+                f"{key} is missing. Pass audit(y, scores, qid=..., sensitive_features=...), or "
+                "Queries in place of y."
             )
-    return given
 
 
 def _cuts(k: Any) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ from pairity.baselines._linear import item_weight_of, require_count, require_num
 from pairity.baselines._memberships import Mask, Membership, read_memberships
 from pairity.baselines.methods import Method, Scorer, changed_from
 from pairity.constraints import largest_gaps
-from pairity.data.columns import Features, as_features
+from pairity.data.features import Features, as_features
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.rankers._products import one_blas_thread, times

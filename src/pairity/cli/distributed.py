@@ -91,7 +91,9 @@ def _keep_stdout_clean(client: Any, plugin: Any) -> None:
 def _quiet(client: Any, args: argparse.Namespace) -> Any:
     """Return the client; with --quiet, its dashboard is not announced."""
     if args.quiet:
-        client._pairity_announced = True
+        from pairity.data.distributed.clients import silence
+
+        silence(client)
     return client
 
 
@@ -114,14 +116,14 @@ def read_by_workers(
     **columns
         The name or names of further columns, by the name that they get.
     """
-    from pairity.data.distributed.parquet import read_parquet
+    from pairity.data.distributed.parquet import read_frame
 
     groups = args.group if len(args.group) > 1 else args.group[0]
     named = {"y": args.label, "qid": args.query, "sensitive_features": groups, **columns}
     wanted = [
         name for names in named.values() for name in ([names] if isinstance(names, str) else names)
     ]
-    frame = read_parquet(table.path, args.query, columns=wanted, npartitions=_n_workers(client))
+    frame = read_frame(table.path, args.query, columns=wanted, npartitions=_n_workers(client))
     return {role: frame[name] for role, name in named.items()}
 
 

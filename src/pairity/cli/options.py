@@ -271,7 +271,7 @@ def read_features(
     """
     from numpy import ndarray
 
-    from pairity.data.columns import require_finite
+    from pairity.data.features import require_finite
 
     taken = [args.label, args.query, *args.group]
     for name in args.exclude:

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     """Score the rows and write the scores."""
     import numpy as np
 
-    from pairity.data.columns import require_finite
+    from pairity.data.features import require_finite
     from pairity.reweighting.persistence import load
 
     model = load(args.model)

@@ -81,8 +81,6 @@ def _training_queries(model: Any, args: argparse.Namespace) -> tuple[Queries, ND
     """Return the queries that the model was trained on, and the table's row of each item."""
     import numpy as np
 
-    from pairity.data.digest import digest
-
     if args.file is None:
         raise InputError("--pairs requires the training table: add --table FILE and its roles.")
     table = options.open_table(args)
@@ -90,10 +88,10 @@ def _training_queries(model: Any, args: argparse.Namespace) -> tuple[Queries, ND
     X, _ = table.features(options.feature_names(model, args.model), (), ())
     plain = options.read_queries(table, args)
     queries = replace(plain, X=X)
-    if digest(queries) == model.training_digest_:
+    if queries.digest() == model.training_digest_:
         return queries, rows
     train, _ = queries.split(args.test, args.seed)
-    if digest(train) == model.training_digest_:
+    if train.digest() == model.training_digest_:
         numbered, _ = replace(plain, X=rows[:, None]).split(args.test, args.seed)
         return train, np.asarray(numbered.X[:, 0], dtype=np.int64)
     raise InputError(

@@ -29,13 +29,8 @@ from pairity.comparisons.runs import (
     run_key,
 )
 from pairity.constraints import CATALOGUE
-from pairity.data.queries import (
-    Queries,
-    draw_queries,
-    require_groups,
-    require_preferences,
-    share_size,
-)
+from pairity.data.queries import Queries, require_groups, require_preferences
+from pairity.data.splits import draw_queries, share_size
 from pairity.exceptions import InputError, PairityWarning
 
 

@@ -1,12 +1,12 @@
-"""digest: which data a model was trained on, as one number that changes with any of its values."""
+"""The digest of a data set: one text that changes with any of its values."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
 import numpy as np
@@ -17,75 +17,78 @@ from pairity._utils.threads import run_all
 from pairity._utils.typing import Array
 from pairity.data.columns import missing, object_array
 from pairity.data.parquet_features import ParquetFeatures
-from pairity.data.queries import Queries
+
+if TYPE_CHECKING:
+    from pairity.data.queries import Queries
 
 _BLOCK_ROWS = 8192  # part of the definition: other blocks give another digest
-_COPIED_ROWS = 512  # at once, where rows are not as they are hashed
+_COPIED_ROWS = 512  # at a time, if rows must be copied to be hashed: a small buffer
 
 
 def digest(queries: Queries) -> str:
     """The SHA-256 of a table's content: features, labels, queries, groups and weights, in order.
 
+    Call it as ``queries.digest()``.
+
     Notes
     -----
     Features are hashed in blocks of 8,192 rows, on all threads: the numbers of a block row by row
-    as float64 (little-endian; a missing one is NaN), then each column of anything else as a JSON
+    as float64 (little-endian; a missing value is NaN), then each column of other values as a JSON
     list of texts; of a sparse matrix the number of entries in each row, their columns and their
     values. The digest is that of the blocks' digests, one after the other, followed by a JSON
     list of the numbers of rows and columns, group names and query ids (as text), and by labels
-    (float64), query numbers (int64), group numbers (int32) and the weights that were given
-    (float64). Names of features play no part: a table and the matrix of its numbers agree.
+    (float64), query numbers (int64), group codes (int32) and the weights, if there are any
+    (float64). Feature names are not hashed: a table and the matrix of its numbers agree.
+
+    Queries on the workers of a cluster have the digest of their partitions (`digest_of_parts`).
 
     Examples
     --------
     >>> from pairity import Queries
-    >>> from pairity.data.digest import digest
-    >>> one = Queries.from_arrays([[0.5], [1.0]], [0, 1], qid=[7, 7])
-    >>> two = Queries.from_arrays([[0.5], [1.5]], [0, 1], qid=[7, 7])
-    >>> digest(one) == digest(two)
+    >>> queries = Queries.from_arrays([[0.5], [1.0]], [0, 1], qid=[7, 7])
+    >>> changed = Queries.from_arrays([[0.5], [1.5]], [0, 1], qid=[7, 7])
+    >>> queries.digest() == changed.digest()
     False
     """
-    whole = hashlib.sha256()
-    for part in _of_blocks(queries.X):
-        whole.update(part)
-    n_columns = 0 if queries.X is None else int(queries.X.shape[1])
-    said = [queries.n_items, n_columns, list(queries.groups), _texts(queries.query_ids)]
-    whole.update(json.dumps(said).encode())
-    for array, kind in (
-        (queries.y, "<f8"), (queries.query, "<i8"), (queries.group, "<i4"),
-        (queries.item_weight, "<f8"), (queries.query_weight, "<f8"),
-    ):  # fmt: skip
-        if array is not None:
-            whole.update(np.ascontiguousarray(array, dtype=kind).data)
-    return whole.hexdigest()
+    content = hashlib.sha256()
+    for block in _block_digests(queries.X):
+        content.update(block)
+    sizes = [queries.n_items, queries.n_features]
+    header = [*sizes, list(queries.groups), _texts(queries.query_ids)]
+    content.update(json.dumps(header).encode())
+    weights = [w for w in (queries.item_weight, queries.query_weight) if w is not None]
+    arrays = [queries.y, queries.query, queries.group, *weights]
+    for array, dtype in zip(arrays, ("<f8", "<i8", "<i4", "<f8", "<f8"), strict=False):
+        content.update(np.ascontiguousarray(array, dtype=dtype).data)
+    return content.hexdigest()
 
 
-def _of_blocks(X: Any) -> Iterable[bytes]:
-    """The digest of each block."""
-    if not isinstance(X, ParquetFeatures):
-        return run_all(_blocks(X))
-    cuts = [*range(0, len(X), _BLOCK_ROWS), len(X)]
-    return (_dense_block(block, slice(None)) for _, block in X.blocks(cuts))
+def digest_of_parts(parts: Sequence[str]) -> str:
+    """The digest of data in parts: the SHA-256 of the parts' digests, as text, in order."""
+    return hashlib.sha256("".join(parts).encode()).hexdigest()
 
 
-def _blocks(X: Any) -> list[partial[bytes]]:
-    """What computes the digest of each block."""
+def _block_digests(X: Any) -> Iterable[bytes]:
+    if isinstance(X, ParquetFeatures):
+        cuts = [*range(0, len(X), _BLOCK_ROWS), len(X)]
+        return (_dense_block(block, slice(None)) for _, block in X.blocks(cuts))
     if X is None:
-        return [partial(bytes)]
+        return ()
     starts = range(0, X.shape[0], _BLOCK_ROWS)
-    rows = [slice(at, min(at + _BLOCK_ROWS, X.shape[0])) for at in starts]
+    blocks = [slice(start, min(start + _BLOCK_ROWS, X.shape[0])) for start in starts]
     if sp.issparse(X):
-        return [partial(_sparse_block, X, each) for each in rows]
-    if isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
-        return [partial(_dense_block, X, each) for each in rows]
-    numbers, texts = _columns(X)
-    return [partial(_mixed_block, numbers, texts, each) for each in rows]
+        hash_block = partial(_sparse_block, X)
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "biuf":
+        hash_block = partial(_dense_block, X)
+    else:
+        hash_block = partial(_mixed_block, *_columns(X))
+    return run_all([partial(hash_block, rows) for rows in blocks])
 
 
 def _dense_block(X: NDArray[Any], rows: slice) -> bytes:
     block, numbers = hashlib.sha256(), X[rows]
-    for at in range(0, len(numbers), _COPIED_ROWS):
-        block.update(np.ascontiguousarray(numbers[at : at + _COPIED_ROWS], dtype="<f8").data)
+    for row in range(0, len(numbers), _COPIED_ROWS):
+        block.update(np.ascontiguousarray(numbers[row : row + _COPIED_ROWS], dtype="<f8").data)
     return block.digest()
 
 
@@ -101,15 +104,15 @@ def _sparse_block(X: Any, rows: slice) -> bytes:
 def _mixed_block(numbers: list[Array], texts: list[Any], rows: slice) -> bytes:
     block = hashlib.sha256()
     if numbers:
-        both = np.column_stack([column[rows] for column in numbers])
-        block.update(np.ascontiguousarray(both, dtype="<f8").data)
+        matrix = np.column_stack([column[rows] for column in numbers])
+        block.update(np.ascontiguousarray(matrix, dtype="<f8").data)
     for column in texts:
         block.update(json.dumps(_texts(column[rows])).encode())
     return block.digest()
 
 
 def _columns(X: Any) -> tuple[list[Array], list[Any]]:
-    """The columns of a table, or of a matrix of objects: numbers, and whatever else there is."""
+    """The columns of a table, or of a matrix of objects: numbers, and all others."""
     if isinstance(X, np.ndarray):
         return [], list(X.T)
     numbers, texts = [], []
@@ -132,6 +135,5 @@ def _as_numbers(series: Any) -> Array | None:
 
 
 def _texts(values: Any) -> list[str | None]:
-    absent = missing(values)
-    listed = zip(values.tolist(), absent.tolist(), strict=True)
-    return [None if gone else str(value) for value, gone in listed]
+    pairs = zip(values.tolist(), missing(values).tolist(), strict=True)
+    return [None if absent else str(value) for value, absent in pairs]

@@ -47,6 +47,8 @@ def encode_groups(
     names : tuple of str, of length K, sorted (pandas categories and polars enumerations keep
         their own order)
     """
+    if sensitive_features is None:
+        return np.zeros(n_rows, dtype=np.int32), ()
     columns = as_columns(sensitive_features, "sensitive_features")
     if not columns:
         raise InputError("sensitive_features has no column. Give at least one.")

@@ -1,8 +1,8 @@
-"""Layouts: the order in which kernels walk the items of queries, and the pairs it implies."""
+"""Layout: the order in which kernels walk the items of queries, and the pairs it implies."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,26 +10,26 @@ from numpy.typing import NDArray
 
 from pairity._utils.typing import Array
 
-_SORTED_AT_ONCE = 250_000  # rows, so that what sorting needs besides stays small
+_SORTED_AT_ONCE = 250_000  # rows, which bounds the memory that sorting needs beside the result
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
     """The order in which kernels walk the items, and which pairs that order implies.
 
-    Items are sorted by query, then by falling label, so that the items a preferred one is
-    compared with are one contiguous range, from ``start`` to the end of its query.
+    Items are sorted by query, then by falling label, so that the items with lower labels than an
+    item form one contiguous range, from its ``start`` to the end of its query.
 
     Attributes
     ----------
     order : int64 array of shape (n_items,)
-        The caller's row at each sorted position.
+        The row at each sorted position.
     bounds : int64 array of shape (n_queries + 1,)
-        Sorted positions at which the queries begin and end.
+        Sorted positions at which the queries start and end.
     start : int32 array of shape (n_items,)
         Within its query, the first sorted position whose label is lower than this item's.
     level : int32 array of shape (n_items,)
-        The number of different lower labels in the query.
+        The number of distinct lower labels in the query.
     code : int32 array of shape (n_items,)
         Group codes, a missing group last.
     by_group : int32 array of shape (n_items,)
@@ -37,7 +37,7 @@ class Layout:
     weight : float64 array of shape (n_items,)
         Item weights.
     uniform : bool
-        Whether no item weights were given, so that all are 1.
+        Whether there are no item weights, so that all are 1.
     longest : int
         The number of items in the longest query.
     """
@@ -52,6 +52,17 @@ class Layout:
     uniform: bool
     longest: int
 
+    def between(self, first: int, last: int) -> Layout:
+        """The layout of the queries `first` to `last`, if all are numbered in row order."""
+        rows = slice(*self.bounds[[first, last]].tolist())
+        by_row = ("start", "level", "code", "by_group", "weight")
+        return replace(
+            self,
+            order=self.order[rows] - rows.start,
+            bounds=self.bounds[first : last + 1] - rows.start,
+            **{name: getattr(self, name)[rows] for name in by_row},
+        )
+
 
 def lay_out(
     y: Array,
@@ -60,7 +71,7 @@ def lay_out(
     item_weight: Array | None,
     n_queries: int,
 ) -> Layout:
-    """The layout of items with these labels, queries (by number), groups and weights."""
+    """The layout of items with these labels, query numbers, group codes and weights."""
     n_items = len(y)
     sizes = np.bincount(query, minlength=n_queries)
     bounds = np.r_[0, np.cumsum(sizes)].astype(np.int64)
@@ -74,16 +85,16 @@ def lay_out(
         part = slice(low, high)
         rows = order[part]
         rows = rows[np.lexsort((group[rows], -y[rows], query[rows]))]
-        of, labels = query[rows], y[rows]
+        number, labels = query[rows], y[rows]
         order[part], code[part] = rows, group[rows]
-        begins = np.r_[True, (of[1:] != of[:-1]) | (labels[1:] != labels[:-1])]
-        run = np.cumsum(begins) - 1
+        begins = np.r_[True, (number[1:] != number[:-1]) | (labels[1:] != labels[:-1])]
+        run = np.cumsum(begins) - 1  # of items with equal labels
         ends = np.r_[np.flatnonzero(begins)[1:], len(rows)]
-        first = bounds[of] - low
+        first = bounds[number] - low
         start[part] = ends[run] - first
-        level[part] = run[bounds[of + 1] - 1 - low] - run
-        by_group[part] = np.lexsort((code[part], of)) - first
-    weight = np.ones(len(order)) if item_weight is None else item_weight[order]
+        level[part] = run[bounds[number + 1] - 1 - low] - run
+        by_group[part] = np.lexsort((code[part], number)) - first
+    weight = np.ones(n_items) if item_weight is None else item_weight[order]
     return Layout(
         order=order,
         bounds=bounds,

@@ -21,7 +21,8 @@ from pairity._utils.threads import n_threads, run_all
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data import letor_kernels as kernels
-from pairity.data.columns import Column, Features, as_numbers, object_array
+from pairity.data.columns import Column, as_numbers, object_array
+from pairity.data.features import Features
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 

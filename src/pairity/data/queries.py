@@ -1,7 +1,7 @@
-"""Queries: the lists to be ranked, as flat arrays, validated once at the door.
+"""Queries: the lists to be ranked, as flat arrays that are validated once.
 
-Rows stay in the caller's order throughout. The order in which kernels walk them (query by query,
-labels falling) is a `pairity.data.layout.Layout`, computed once from labels, query ids and groups.
+Rows stay in the caller's order. The order in which kernels walk them (query by query, labels
+falling) is a `pairity.data.layout.Layout`, computed once from labels, query ids and groups.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,12 +17,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairity._utils.allreduce import sum_over_peers
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
-from pairity.data.columns import Column, as_features, as_raw_features, take_rows
+from pairity.data.cache import Cache
+from pairity.data.columns import Column, as_numbers
+from pairity.data.digest import digest
+from pairity.data.features import as_features, as_raw_features, feature_types, take_rows
 from pairity.data.groups import encode_groups, name_groups
 from pairity.data.layout import Layout, lay_out
 from pairity.data.parquet_features import ParquetFeatures
-from pairity.data.query_columns import encode_queries, read_labels, read_query_weights, read_weights
+from pairity.data.query_columns import (
+    encode_queries,
+    read_group_sizes,
+    read_labels,
+    read_query_weights,
+    read_weights,
+)
+from pairity.data.splits import as_mask, draw_queries, is_among
 from pairity.exceptions import InputError
 
 _KEYS = ("X", "y", "qid", "sensitive_features", "sample_weight", "query_weight")
@@ -32,32 +40,38 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Queries(Mapping[str, Any]):
+class Queries(Cache, Mapping[str, Any]):
     """All queries of a data set: features, labels, query ids and protected groups.
 
-    Make one with `Queries.from_arrays`. It is a mapping of the arrays that `fit` takes, so that
-    ``model.fit(**queries)`` works, and ``Queries.from_arrays(**queries)`` equals it.
+    Create one with `Queries.from_arrays` and pass it to ``model.fit(queries)``,
+    ``model.path(queries)`` and ``audit(queries, scores)``. It is also a mapping of the columns
+    that `fit` takes: ``Queries.from_arrays(**queries) == queries``. Queries on the workers of a
+    Dask cluster (`pairity.data.distributed.queries.DaskQueries`) have the same methods.
 
     Attributes
     ----------
     X : float64 array or CSR array of shape (n_items, n_features), or None
         With ``raw=True``, the caller's own table.
     y : float64 array of shape (n_items,)
-    query : int64 array of shape (n_items,), the query each row belongs to, 0..n_queries-1
+    query : int64 array of shape (n_items,), the query of each row, 0..n_queries-1
     query_ids : array of shape (n_queries,), the caller's ids, sorted
     group : int32 array of shape (n_items,), 0..n_groups-1, or n_groups where it is missing
     groups : tuple of str, the names of the groups
     item_weight : float64 array of shape (n_items,), or None
-        A pair weighs the product of its items' weights, as if the items were repeated.
+        The weight of a pair is the product of its items' weights, as if items were repeated.
     query_weight : float64 array of shape (n_queries,), or None
         Multiplies every pair of the query, as if the query were repeated.
     feature_names : tuple of str, or None
+    feature_types : str or list of str, or None
+        The data types of the caller's columns; one text if all columns share one type.
+    raw : bool
+        Whether X was left as the caller passed it.
 
     Notes
     -----
-    The arrays cannot be written to, except X, which is the caller's own where it was float64
-    already. Two objects are equal when they hold the same items, labels, queries, groups and
-    weights; the names of the features are a caption and are not compared.
+    The arrays are read-only, except X, which is not copied if it is float64 already. Two objects
+    are equal if they hold the same items, labels, queries, groups and weights; the names and types
+    of features are not compared.
 
     Examples
     --------
@@ -79,13 +93,17 @@ class Queries(Mapping[str, Any]):
     item_weight: Array | None = None
     query_weight: Array | None = None
     feature_names: tuple[str, ...] | None = None
+    feature_types: str | list[str] | None = None
+    raw: bool = False
+
+    distributed: ClassVar[bool] = False  # whether the rows are on several machines
+    client: ClassVar[Any] = None  # of Dask, if they are
 
     def __post_init__(self) -> None:
-        for array in (self.y, self.query, self.query_ids, self.group):
-            array.flags.writeable = False
-        for weight in (self.item_weight, self.query_weight):
-            if weight is not None:
-                weight.flags.writeable = False
+        arrays = (self.y, self.query, self.query_ids, self.group)
+        for array in (*arrays, self.item_weight, self.query_weight):
+            if array is not None:
+                array.flags.writeable = False
 
     @classmethod
     def from_arrays(
@@ -93,51 +111,59 @@ class Queries(Mapping[str, Any]):
         X: Any,
         y: Any,
         *,
-        qid: Any,
+        qid: Any = None,
+        group: Any = None,
         sensitive_features: Any = None,
         sample_weight: Any = None,
         query_weight: Any = None,
         raw: bool = False,
     ) -> Queries:
-        """Check and encode a table; the rows may come in any order.
+        """Validate and encode a table; with `qid`, rows may be in any order.
 
         Parameters
         ----------
         X : table or matrix of shape (n_items, n_features), or None
-            NumPy, SciPy sparse, pandas, polars or pyarrow; None where only scores are looked at.
+            NumPy, SciPy sparse, pandas, polars or pyarrow; None if only scores are evaluated.
         y : column of shape (n_items,)
-            Labels, binary, graded or real; a higher one is preferred.
+            Labels, binary, graded or real; a higher label is preferred.
         qid : column of shape (n_items,)
-            Query ids: numbers, strings, or anything hashable; equal ids are one query.
+            Query ids: numbers, strings, or any hashable values; equal ids are one query.
+        group : sequence of shape (n_queries,)
+            The number of rows of each query, as in LightGBM, in place of `qid`: the rows of a query
+            are contiguous, and queries are numbered from 0. If both are passed, they must agree.
         sensitive_features : column or table of shape (n_items,) or (n_items, n_attributes)
-            Groups, as strings, whole numbers, booleans or categories; several columns stand for
-            their intersection; None, NaN and null mark an item whose group is not known. Left
-            out, no item has a group.
+            Groups, as strings, whole numbers, booleans or categories; several columns define
+            their intersection; None, NaN and null mark an item whose group is unknown. By
+            default no item has a group.
         sample_weight : column of shape (n_items,), optional
-            Item weights, not negative. A pair weighs the product of its two items' weights.
+            Item weights, 0 or greater. The weight of a pair is the product of its items' weights.
         query_weight : column of shape (n_items,) or mapping from query id to weight, optional
-            Query weights, not negative. A column has the same value in all rows of a query.
+            Query weights, 0 or greater. A column has the same value in all rows of a query.
         raw : bool
-            Whether X is left as it is (missing values, categories, text), for rankers whose
+            Whether X is kept as it is (missing values, categories, text), for rankers whose
             engine reads tables itself.
         """
         read = as_raw_features if raw else as_features
         features, names = (None, None) if X is None else read(X)
         labels = read_labels(y, None if features is None else int(features.shape[0]))
         n_items = len(labels)
+        if group is not None:
+            qid = read_group_sizes(group, qid, n_items)
         query, query_ids = encode_queries(qid, n_items)
-        if sensitive_features is None:
-            group = np.zeros(n_items, dtype=np.int32)
-            groups: tuple[str, ...] = ()
-        else:
-            group, groups = encode_groups(sensitive_features, n_items)
-        item_weight = None
-        if sample_weight is not None:
-            item_weight = read_weights(sample_weight, "sample_weight", n_items)
-        by_query = None
-        if query_weight is not None:
-            by_query = read_query_weights(query_weight, query, query_ids)
-        return cls(features, labels, query, query_ids, group, groups, item_weight, by_query, names)
+        codes, groups = encode_groups(sensitive_features, n_items)
+        return cls(
+            X=features,
+            y=labels,
+            query=query,
+            query_ids=query_ids,
+            group=codes,
+            groups=groups,
+            item_weight=read_weights(sample_weight, "sample_weight", n_items),
+            query_weight=read_query_weights(query_weight, query, query_ids),
+            feature_names=names,
+            feature_types=None if X is None else feature_types(X, features),
+            raw=raw,
+        )
 
     # --- sizes -----------------------------------------------------------------------------
 
@@ -148,8 +174,13 @@ class Queries(Mapping[str, Any]):
 
     @property
     def n_queries(self) -> int:
-        """Number of lists."""
+        """Number of queries."""
         return len(self.query_ids)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features; 0 without X."""
+        return 0 if self.X is None else int(self.X.shape[1])
 
     @property
     def n_groups(self) -> int:
@@ -163,25 +194,36 @@ class Queries(Mapping[str, Any]):
 
     @cached_property
     def n_codes(self) -> int:
-        """Number of codes in `group`: K, and one more where some group is missing."""
+        """Number of codes in `group`: K, plus one if some group is missing."""
         return self.n_groups + (1 if self.n_missing else 0)
+
+    @cached_property
+    def n_pairs(self) -> int:
+        """Number of preference pairs, whatever their weight."""
+        layout = self.layout
+        lengths = np.diff(layout.bounds)
+        return int((lengths[self.query[layout.order]] - layout.start).sum())
 
     # --- derived ---------------------------------------------------------------------------
 
     @cached_property
     def layout(self) -> Layout:
-        """How kernels walk the pairs."""
+        """The order in which kernels walk the pairs."""
         return lay_out(self.y, self.query, self.group, self.item_weight, self.n_queries)
 
     @cached_property
     def weight_of_query(self) -> Array:
-        """Query weights, 1 where none were given."""
+        """Query weights, 1 by default."""
         return np.ones(self.n_queries) if self.query_weight is None else self.query_weight.copy()
 
-    def pad(self, table: ArrayLike, *, fill: float = 1.0) -> Array:
-        """A K × K table with a further row and column where some group is missing.
+    def digest(self) -> str:
+        """The SHA-256 of the content, as 64 hexadecimal digits; see `pairity.data.digest`."""
+        return digest(self)
 
-        A table that has them already is handed back.
+    def pad(self, table: ArrayLike, *, fill: float = 1.0) -> Array:
+        """A K × K table with one more row and column if some group is missing.
+
+        A table that has them already is returned unchanged.
         """
         table = np.asarray(table, dtype=np.float64)
         if table.shape == (self.n_codes, self.n_codes):
@@ -191,112 +233,156 @@ class Queries(Mapping[str, Any]):
         return padded
 
     def total(self, function: Callable[..., ArrayLike], *columns: Any) -> Array:
-        """What a function of queries and columns returns, added up over all parts of the data.
+        """The sum of ``function(queries, *columns)`` over all parts of the data.
 
-        Here there is one part, the queries themselves, unless peers train with others
+        In memory there is one part, unless this process trains jointly with others
         (`pairity._utils.allreduce`).
         """
         return sum_over_peers(function(self, *columns))
 
     def each(self, function: Callable[..., T], *columns: Any) -> T:
-        """What a function of queries and columns returns for the parts of the data: here, one."""
+        """``function(queries, *columns)`` for each part of the data; in memory there is one."""
         return function(self, *columns)
 
-    def cached(self, name: str, settings: Any, make: Callable[[], T]) -> T:
-        """What `make` made of these queries, made once and kept as long as they live.
-
-        Engines keep their binned data here, so that every round uses the same. One thing is kept
-        for each name, and made anew where the settings differ.
-        """
-        kept = self.__dict__.setdefault("_kept", {})
-        if not self.has_cached(name, settings):
-            kept.pop(name, None)
-            kept[name] = (settings, make())
-        made: T = kept[name][1]
-        return made
-
-    def has_cached(self, name: str, settings: Any) -> bool:
-        """Whether `cached` would find what it is asked for."""
-        kept = self.__dict__.get("_kept", {})
-        return name in kept and kept[name][0] == settings
-
-    def forget(self, name: str) -> None:
-        """Drop what `cached` keeps under a name."""
-        self.__dict__.get("_kept", {}).pop(name, None)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_kept"}
-
-    # --- subsets ---------------------------------------------------------------------------
+    # --- subsets and other versions --------------------------------------------------------
 
     def take(self, queries: ArrayLike) -> Queries:
-        """The chosen queries, whole, with the same groups; rows keep their order.
+        """The chosen queries, with all groups; rows keep their order.
 
         Parameters
         ----------
         queries : whole numbers from 0 to n_queries - 1, each once, or a mask of n_queries booleans
         """
-        chosen = self._chosen(queries)
-        renumber = np.cumsum(chosen) - 1
-        part = self._rows(np.flatnonzero(chosen[self.query]))
-        weight = None if self.query_weight is None else self.query_weight[chosen]
+        mask = as_mask(queries, self.n_queries)
+        renumber = np.cumsum(mask) - 1
+        part = self._rows(np.flatnonzero(mask[self.query]))
         return replace(
             part,
             query=renumber[part.query],
-            query_ids=self.query_ids[chosen],
-            query_weight=weight,
+            query_ids=self.query_ids[mask],
+            query_weight=None if self.query_weight is None else self.query_weight[mask],
         )
 
     def thinned(self, every: int) -> Queries:
-        """Every so many queries, from the first on."""
+        """Every `every`-th query, starting with the first."""
         if every == 1:
             return self
         chosen = np.arange(0, self.n_queries, every)
-        if isinstance(self.X, ParquetFeatures):  # gathered from all over the files: once
+        if isinstance(self.X, ParquetFeatures):  # its rows are all over the files: read them once
             return self.cached("thinned", every, lambda: self.take(chosen).in_memory())
         return self.take(chosen)
+
+    def split(self, fraction: float, random_state: Any = None) -> tuple[Queries, Queries]:
+        """Split at random by query; the second part has about `fraction` of the queries."""
+        drawn = draw_queries(self.n_queries, fraction, random_state)
+        return self.take(~drawn), self.take(drawn)
+
+    def split_again(
+        self, fraction: float, random_state: Any, trained_on: Queries | None
+    ) -> tuple[Queries, Queries]:
+        """The split of an earlier fit, recovered from the queries that it trained on."""
+        del random_state  # the ids of the training queries say more than a seed
+        if trained_on is None:
+            raise InputError(
+                "The model was loaded from files, which do not record the queries it held out. "
+                "Fit it again, or pass the validation queries themselves as validation."
+            )
+        mask = is_among(self.query_ids, trained_on.query_ids)
+        if mask.all() or not mask.any():
+            raise InputError(
+                f"The model was trained on {int(mask.sum())} of these {self.n_queries} queries, "
+                f"and held out a share of {fraction}. Pass the data that fit was given."
+            )
+        return self.take(mask), self.take(~mask)
+
+    def view(self) -> Queries:
+        """The same queries; on workers, a copy that `release` leaves the original out of."""
+        return self
+
+    def release(self) -> None:
+        """Allow workers to drop the rows, after a split; in memory, nothing is to be done."""
+
+    def training_record(self, source: Queries) -> tuple[Queries, NDArray[np.int64] | None] | None:
+        """What a fitted model keeps of its training queries, which are some queries of `source`.
+
+        Returns
+        -------
+        These queries without features, and their rows in `source` (None if these are all rows);
+        None if the queries are on workers.
+        """
+        rows = None
+        if self is not source:
+            rows = np.flatnonzero(is_among(source.query_ids, self.query_ids)[source.query])
+        return replace(self, X=None), rows
 
     def in_memory(self) -> Queries:
         """The same queries with features in memory."""
         return replace(self, X=self.X.load()) if isinstance(self.X, ParquetFeatures) else self
 
-    def by_query(self) -> tuple[Queries, NDArray[np.int64]]:
-        """The same queries with the rows of each together, and the caller's row of each.
+    def validated(self) -> Queries:
+        """The same queries with features that are finite numbers, for engines that need them."""
+        if not self.raw or self.X is None:
+            return self
+        return replace(self, X=as_features(self.X)[0], raw=False)
 
-        Features in files are not moved: their queries are numbered in the order they come in.
+    def with_scores(self, scores: Any) -> Queries:
+        """The same queries with scores as their one feature."""
+        column = as_numbers(scores, "scores", self.n_items)[:, None]
+        return replace(self, X=column, feature_names=None, feature_types=None, raw=False)
+
+    def with_groups_of(self, other: Queries | tuple[str, ...]) -> Queries:
+        """The same queries with the group codes of `other`, matched by name."""
+        groups = other if isinstance(other, tuple) else other.groups
+        code = {name: number for number, name in enumerate(groups)}
+        present = set(self.group.tolist())
+        for number, name in enumerate(self.groups):
+            if number in present and name not in code:
+                raise InputError(
+                    f"The group {name!r} was not among the training groups "
+                    f"({', '.join(map(repr, groups))}). Use the same groups in both."
+                )
+        recode = np.array(
+            [*(code.get(name, -1) for name in self.groups), len(groups)], dtype=np.int32
+        )
+        return replace(self, group=recode[self.group], groups=groups)
+
+    def by_query(self) -> tuple[Queries, NDArray[np.int64]]:
+        """The same queries with contiguous rows, and the original row of each.
+
+        Features in files are not moved: their queries are numbered in the order of their rows.
         """
-        as_given = np.arange(self.n_items)
+        identity = np.arange(self.n_items)
         if (self.query[1:] >= self.query[:-1]).all():
-            return self, as_given
+            return self, identity
         if isinstance(self.X, ParquetFeatures):
-            return self.cached("as they come", None, self._as_they_come), as_given
+            return self.cached("in row order", None, self._in_row_order), identity
         rows = np.argsort(self.query, kind="stable")
         return self._rows(rows), rows
 
-    def _as_they_come(self) -> Queries:
-        begins = np.r_[0, np.flatnonzero(np.diff(self.query)) + 1]
-        if len(begins) > self.n_queries:
+    def _in_row_order(self) -> Queries:
+        starts = np.r_[0, np.flatnonzero(np.diff(self.query)) + 1]
+        if len(starts) > self.n_queries:
             raise InputError(
-                f"The rows of {self.n_queries} queries stand in {len(begins)} places of a table "
-                "that is read from files. Sort it by query before it is written."
+                f"The rows of {self.n_queries} queries form {len(starts)} runs in a table that is "
+                "read from files, so some query is not contiguous. Sort the table by query before "
+                "writing it."
             )
+        order = self.query[starts]
         number = np.empty(self.n_queries, dtype=np.int64)
-        number[self.query[begins]] = np.arange(self.n_queries)
-        ids = self.query[begins]
+        number[order] = np.arange(self.n_queries)
         return replace(
             self,
             query=number[self.query],
-            query_ids=self.query_ids[ids],
-            query_weight=None if self.query_weight is None else self.query_weight[ids],
+            query_ids=self.query_ids[order],
+            query_weight=None if self.query_weight is None else self.query_weight[order],
         )
 
     def between(self, first: int, last: int) -> Queries:
-        """Some queries without features, where all are numbered in the order of their rows.
+        """Queries `first` to `last` without features, if all are numbered in row order.
 
-        What is known of all is shared, not worked out again.
+        The layout is shared, not computed again.
         """
-        layout = self.layout
-        rows = slice(int(layout.bounds[first]), int(layout.bounds[last]))
+        rows = slice(*self.layout.bounds[[first, last]].tolist())
         part = Queries(
             None,
             self.y[rows],
@@ -308,13 +394,7 @@ class Queries(Mapping[str, Any]):
             None if self.query_weight is None else self.query_weight[first:last],
         )
         part.__dict__["n_codes"] = self.n_codes
-        part.__dict__["layout"] = replace(
-            layout,
-            order=layout.order[rows] - rows.start,
-            bounds=layout.bounds[first : last + 1] - rows.start,
-            **{name: getattr(layout, name)[rows]
-               for name in ("start", "level", "code", "by_group", "weight")},
-        )  # fmt: skip
+        part.__dict__["layout"] = self.layout.between(first, last)
         return part
 
     def _rows(self, rows: NDArray[np.int64]) -> Queries:
@@ -326,49 +406,6 @@ class Queries(Mapping[str, Any]):
             group=self.group[rows],
             item_weight=None if self.item_weight is None else self.item_weight[rows],
         )
-
-    def _chosen(self, queries: ArrayLike) -> NDArray[np.bool_]:
-        try:
-            at = np.asarray(queries)
-            chosen = np.zeros(self.n_queries, dtype=bool)
-            if at.size:
-                chosen[at] = True
-        except (IndexError, TypeError, ValueError) as error:
-            raise InputError(
-                f"The choice {show(queries)} is not among the {self.n_queries} queries. Give whole "
-                f"numbers from 0 to {self.n_queries - 1}, or a mask of {self.n_queries} booleans."
-            ) from error
-        if not chosen.any():
-            raise InputError(
-                f"None of the {self.n_queries} queries is chosen. Choose at least one."
-            )
-        if at.dtype.kind != "b" and at.size != np.count_nonzero(chosen):
-            raise InputError(
-                f"The choice has {at.size} entries but only {np.count_nonzero(chosen)} different "
-                "queries. Choose each once; to repeat a query, give it a query_weight."
-            )
-        return chosen
-
-    def split(self, fraction: float, random_state: Any = None) -> tuple[Queries, Queries]:
-        """Cut at random, by query, into a larger part and a share of about `fraction`."""
-        held = draw_queries(self.n_queries, fraction, random_state)
-        return self.take(~held), self.take(held)
-
-    def with_groups_of(self, other: Queries | tuple[str, ...]) -> Queries:
-        """The same queries with group codes as `other` numbers them, matched by name."""
-        groups = other if isinstance(other, tuple) else other.groups
-        code = {name: at for at, name in enumerate(groups)}
-        held = set(self.group.tolist())
-        for at, name in enumerate(self.groups):
-            if at in held and name not in code:
-                raise InputError(
-                    f"The group {name!r} was not among the training groups "
-                    f"({', '.join(map(repr, groups))}). Use the same groups in both."
-                )
-        recode = np.array(
-            [*(code.get(name, -1) for name in self.groups), len(groups)], dtype=np.int32
-        )
-        return replace(self, group=recode[self.group], groups=groups)
 
     # --- the mapping that fit(**queries) unpacks ----------------------------------------------
 
@@ -386,8 +423,8 @@ class Queries(Mapping[str, Any]):
         raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:
-        given = {"sample_weight": self.item_weight, "query_weight": self.query_weight}
-        return (key for key in _KEYS if key not in given or given[key] is not None)
+        weights = {"sample_weight": self.item_weight, "query_weight": self.query_weight}
+        return (key for key in _KEYS if key not in weights or weights[key] is not None)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -395,117 +432,67 @@ class Queries(Mapping[str, Any]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Queries):
             return NotImplemented
+        names = ("y", "query", "group", "item_weight", "query_weight", "X")
         return (
             self.groups == other.groups
-            and all(
-                _same(mine, theirs)
-                for mine, theirs in (
-                    (self.y, other.y),
-                    (self.query, other.query),
-                    (self.group, other.group),
-                    (self.item_weight, other.item_weight),
-                    (self.query_weight, other.query_weight),
-                    (self.X, other.X),
-                )
-            )
+            and all(_same(getattr(self, name), getattr(other, name)) for name in names)
             and self.query_ids.tolist() == other.query_ids.tolist()
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        n_features = 0 if self.X is None else self.X.shape[1]
         return (
             f"Queries(n_queries={self.n_queries}, n_items={self.n_items}, "
-            f"n_features={n_features}, groups={self.groups}, n_missing={self.n_missing})"
+            f"n_features={self.n_features}, groups={self.groups}, n_missing={self.n_missing})"
         )
 
 
-def draw_queries(
-    n_queries: int, fraction: float, random_state: Any, *, turn: int = 0
-) -> NDArray[np.bool_]:
-    """Which of so many queries, in the order of their ids, are in a share drawn at random.
+def _same(left: Any, right: Any) -> bool:
+    if isinstance(left, sp.csr_array) and isinstance(right, sp.csr_array):
+        return left.shape == right.shape and not (left - right).count_nonzero()
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return np.array_equal(left, right)
+    return left is right  # None and None
 
-    Shares of one draw at other turns follow on each other, so that every query is in one of them.
-    """
-    from sklearn.utils import check_random_state
 
-    size = share_size(n_queries, fraction)
-    try:
-        shuffled = check_random_state(random_state).permutation(n_queries)
-    except ValueError as error:
+def require_features(queries: Any) -> None:
+    """Refuse queries without features; here and below, queries may be on workers."""
+    if not queries.n_features:
+        raise InputError("The queries have no features. Pass X, with one row per item.")
+
+
+def require_groups(queries: Any) -> None:
+    """Refuse queries with fewer than two groups."""
+    if queries.n_groups < 2:
+        present = f"only the group {queries.groups[0]!r}" if queries.groups else "no group"
         raise InputError(
-            f"random_state is {show(random_state)}. Give a whole number from 0 up, a "
-            "numpy.random.RandomState, or None."
-        ) from error
-    drawn = np.zeros(n_queries, dtype=bool)
-    drawn[shuffled[(turn * size + np.arange(size)) % n_queries]] = True
-    return drawn
-
-
-def share_size(n_queries: int, fraction: float) -> int:
-    """How many queries a share is, some being left on either side."""
-    _require_share(fraction)
-    size = round(n_queries * fraction)
-    if size == 0 or size == n_queries:
-        raise InputError(
-            f"Holding out {fraction:g} of {n_queries} queries leaves {size} and "
-            f"{n_queries - size}. Give more queries, or another share."
+            f"sensitive_features has {present} in {_rows(queries)}; a comparison needs at least "
+            "two groups. Check the column."
         )
-    return size
 
 
-def require_preferences(queries: Queries) -> None:
-    """Refuse queries whose labels prefer nothing, or only what weighs nothing."""
+def require_preferences(queries: Any) -> None:
+    """Refuse queries without a preference pair of positive weight."""
     if not queries.total(_n_preferring):
         raise InputError(
             f"No query has two different labels: none of the {queries.n_queries} queries in "
-            f"{_rows(queries)} makes a preference pair of positive weight, so there is nothing to "
+            f"{_rows(queries)} has a preference pair of positive weight, so there is nothing to "
             "rank by. Check y, qid and the weights."
         )
 
 
 def _n_preferring(queries: Queries) -> int:
-    """The number of queries with a preference pair that weighs something."""
-    labels, weight = queries.y, queries.weight_of_query[queries.query]
+    """The number of queries with a preference pair of positive weight."""
+    weight = queries.weight_of_query[queries.query]
     if queries.item_weight is not None:
         weight = weight * queries.item_weight
     rows = np.flatnonzero(weight > 0)
     lowest, highest = np.full(queries.n_queries, np.inf), np.full(queries.n_queries, -np.inf)
-    np.minimum.at(lowest, queries.query[rows], labels[rows])
-    np.maximum.at(highest, queries.query[rows], labels[rows])
+    np.minimum.at(lowest, queries.query[rows], queries.y[rows])
+    np.maximum.at(highest, queries.query[rows], queries.y[rows])
     return int(np.count_nonzero(lowest < highest))
 
 
-def require_groups(queries: Queries) -> None:
-    """Refuse queries with fewer than two groups."""
-    if queries.n_groups < 2:
-        held = f"only the group {queries.groups[0]!r}" if queries.groups else "no group at all"
-        raise InputError(
-            f"sensitive_features has {held} in {_rows(queries)}; a comparison needs at least two "
-            "groups. Check the column."
-        )
-
-
-def _rows(queries: Queries) -> str:
+def _rows(queries: Any) -> str:
     return "1 row (1 sample)" if queries.n_items == 1 else f"{queries.n_items} rows"
-
-
-def _same(mine: Any, theirs: Any) -> bool:
-    if isinstance(mine, sp.csr_array) and isinstance(theirs, sp.csr_array):
-        return mine.shape == theirs.shape and not (mine - theirs).count_nonzero()
-    if isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray):
-        return np.array_equal(mine, theirs)
-    return mine is theirs  # None and None
-
-
-def _require_share(fraction: Any) -> None:
-    if not isinstance(fraction, Real) or not 0.0 < float(fraction) < 1.0:
-        raise InputError(f"The share to hold out is {show(fraction)}; it must lie between 0 and 1.")
-
-
-def n_pairs(queries: Queries) -> int:
-    """How many preference pairs there are, whatever they weigh."""
-    layout = queries.layout
-    lengths = np.diff(layout.bounds)
-    return int((lengths[queries.query[layout.order]] - layout.start).sum())

@@ -1,7 +1,8 @@
-"""Labels, query ids and weights at the door: checked, and encoded as arrays."""
+"""Labels, query ids and weights: checked, and encoded as arrays."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -15,44 +16,42 @@ from pairity.data.columns import (
     Column,
     as_column,
     as_numbers,
+    is_number,
     missing,
     object_array,
     require_length,
 )
 from pairity.exceptions import InputError
 
-_MANY = 10_000  # ids; from here it pays to sort text with NumPy
-_LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100
+_MANY = 10_000  # ids; from this number on, NumPy sorts text in half the time of Python
+_LONGEST = 64  # characters of an id that NumPy sorts: it stores all ids at the longest one's length
+_LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100  # products of three weights stay within float64
 
 
 def read_labels(y: Any, n_rows: int | None) -> Array:
-    """One finite number a row; none that float64 cannot tell from another."""
+    """One finite number per row; different labels must stay different as float64."""
     if y is None:
         raise InputError(
-            "A ranking requires y to be passed, but the target y is None. Give one label per row."
+            "A ranking requires y to be passed, but the target y is None. Pass one label per row."
         )
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
         _warn_column_vector()
     labels = as_numbers(y, "y", n_rows)
     if len(labels) == 0:
-        raise InputError("y has 0 entries: the table is empty. Give at least one query.")
-    if np.abs(labels).max() >= 2**53:
-        _require_told_apart(as_column(y, "y"), labels)
+        raise InputError("y has 0 entries: the table is empty. Pass at least one query.")
+    if np.abs(labels).max() >= 2**53:  # beyond, float64 does not represent every whole number
+        column = as_column(y, "y")
+        n_given, n_kept = len(set(column.tolist())), len(np.unique(labels))
+        if n_kept < n_given:
+            raise InputError(
+                f"y has {n_given} different labels, up to {show(column[int(labels.argmax())])}, of "
+                f"which float64 distinguishes only {n_kept}. Subtract a common value, or pass "
+                "ranks."
+            )
     return labels
 
 
-def _require_told_apart(column: Column, labels: Array) -> None:
-    given, kept = len(set(column.tolist())), len(np.unique(labels))
-    if kept < given:
-        raise InputError(
-            f"y has {given} different labels, up to {show(column[int(labels.argmax())])}, of which "
-            f"float64 keeps only {kept} apart. Subtract a common value, or give ranks."
-        )
-
-
 def _warn_column_vector() -> None:
-    import warnings
-
     from sklearn.exceptions import DataConversionWarning
 
     warnings.warn(
@@ -62,8 +61,60 @@ def _warn_column_vector() -> None:
     )
 
 
+def read_group_sizes(group: Any, qid: Any, n_rows: int) -> Any:
+    """Query ids from the number of rows of each query; ids that are passed too must agree."""
+    sizes = as_column(group, "group")
+    wrong = [value for value in sizes.tolist() if not _is_size(value)]
+    if wrong or not len(sizes):
+        fact = f"holds {show(wrong[0])}" if wrong else "is empty"
+        raise InputError(
+            f"group {fact}, but must hold the number of rows of each query: positive whole "
+            "numbers. Pass query ids as qid, and protected groups as sensitive_features."
+        )
+    sizes = sizes.astype(np.int64)
+    if sizes.sum() != n_rows:
+        raise InputError(
+            f"group has {len(sizes)} queries with {sizes.sum()} rows, but there are {n_rows} rows. "
+            "Pass the number of rows of each query, in the order of the rows."
+        )
+    numbers = np.repeat(np.arange(len(sizes)), sizes)
+    if qid is None:
+        return numbers
+    query, ids = encode_queries(qid, n_rows)
+    starts = np.cumsum(sizes) - sizes
+    differs = query != query[starts][numbers]
+    if differs.any():
+        row = int(np.argmax(differs))
+        start = int(starts[numbers[row]])
+        raise InputError(
+            f"group and qid disagree: by group, rows {start} to "
+            f"{start + int(sizes[numbers[row]]) - 1} are one query, but qid is "
+            f"{show(ids[query[start]])} in row {start} and {show(ids[query[row]])} in row {row}. "
+            "Sort the rows by query, or pass only one of the two."
+        )
+    first, counts = np.unique(query[starts], return_counts=True)
+    if (counts > 1).any():
+        number = int(first[np.argmax(counts > 1)])
+        one, other = starts[query[starts] == number][:2].tolist()
+        raise InputError(
+            f"group and qid disagree: by group, a query starts in row {one} and another in row "
+            f"{other}, but qid is {show(ids[number])} in both. The rows of a query must be "
+            "contiguous: sort them by query, or pass only one of the two."
+        )
+    return qid
+
+
+def _is_size(value: Any) -> bool:
+    return is_number(type(value)) and not isinstance(value, bool) and value > 0 and value % 1 == 0
+
+
 def encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
-    """The number of each row's query, and the ids of the queries, sorted."""
+    """The number of each row's query, and the sorted ids of the queries."""
+    if qid is None:
+        raise InputError(
+            "qid is missing. Pass one query id per row as qid, or the number of rows of each query "
+            "as group."
+        )
     column = as_column(qid, "qid")
     require_length(column, n_rows, "qid")
     absent = missing(column)
@@ -71,19 +122,19 @@ def encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
         row = int(np.argmax(absent))
         raise InputError(
             f"qid is missing in {int(absent.sum())} rows, the first is row {row} "
-            f"({show(column[row])}). Give every row its query."
+            f"({show(column[row])}). Pass a query id for every row."
         )
     if column.dtype.kind != "O":
-        ids, codes = np.unique(column, return_inverse=True)
-        return codes.astype(np.int64), ids
+        distinct, codes = np.unique(column, return_inverse=True)
+        return codes.astype(np.int64), distinct
     values = column.tolist()
     try:
-        found = list(dict.fromkeys(values))
+        ids = list(dict.fromkeys(values))
         codes = np.arange(n_rows)
-        if len(found) < n_rows:
-            position = dict(zip(found, range(len(found)), strict=True))
+        if len(ids) < n_rows:
+            position = dict(zip(ids, range(len(ids)), strict=True))
             codes = np.fromiter(map(position.__getitem__, values), np.int64, n_rows)
-        order = np.asarray(_in_order(found), dtype=np.int64)
+        order = np.asarray(_sorted_positions(ids), dtype=np.int64)
     except Exception as error:
         raise InputError(
             f"qid holds values that cannot be hashed and compared, such as lists ({error}). Use "
@@ -91,85 +142,91 @@ def encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
         ) from error
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return rank[codes], object_array(found)[order]
+    return rank[codes], object_array(ids)[order]
 
 
 def rank_queries(ids: Column) -> NDArray[np.int64]:
-    """The place of each of some ids, no two the same, in the order that `Queries` has them in."""
+    """The position of each of some different ids in the order that `Queries` sorts them in."""
     return encode_queries(ids, len(ids))[0]
 
 
-def _in_order(ids: list[Any]) -> Sequence[int] | NDArray[np.intp]:
-    """Positions in sorted order, so that the order of rows does not matter; mixed kinds apart."""
-    every = range(len(ids))
+def _sorted_positions(ids: list[Any]) -> Sequence[int] | NDArray[np.intp]:
+    """Positions in sorted order, whatever the order of rows; ids of mixed types by type."""
+    positions = range(len(ids))
     if len(ids) > _MANY and _is_short_text(ids):
-        return np.argsort(np.array(ids), kind="stable")  # the same, in half the time
+        return np.argsort(np.array(ids), kind="stable")
     try:
-        return sorted(every, key=ids.__getitem__)
+        return sorted(positions, key=ids.__getitem__)
     except TypeError:
         kinds = [type(value).__name__ for value in ids]
     if len(set(kinds)) == 1:  # such as tuples of numbers and text
         with suppress(Exception):
-            return sorted(every, key=lambda at: str(ids[at]))
-        return every
+            return sorted(positions, key=lambda position: str(ids[position]))
+        return positions
     order: list[int] = []
     for kind in sorted(set(kinds)):
-        part = [at for at in every if kinds[at] == kind]
-        order += [part[at] for at in _in_order([ids[at] for at in part])]
+        part = [position for position in positions if kinds[position] == kind]
+        order += [part[k] for k in _sorted_positions([ids[position] for position in part])]
     return order
 
 
 def _is_short_text(ids: list[Any]) -> bool:
-    """Whether NumPy may sort them: one long text would make all long, and it drops a last NUL."""
-    if set(map(type, ids)) != {str} or max(map(len, ids)) > 64:
+    """Whether NumPy may sort the ids: it drops trailing NUL characters."""
+    if set(map(type, ids)) != {str} or max(map(len, ids)) > _LONGEST:
         return False
     return "\0" not in "".join(ids)
 
 
-def read_weights(values: Any, name: str, n_rows: int) -> Array:
-    """Weights that are not negative, not all zero, and can be multiplied."""
+def read_weights(values: Any, name: str, n_rows: int) -> Array | None:
+    """Weights that are not negative, not all zero, and can be multiplied; None without weights."""
+    if values is None:
+        return None
     weights = as_numbers(values, name, n_rows)
     if (weights < 0).any():
         row = int(np.argmax(weights < 0))
         raise InputError(
             f"{name} has {int((weights < 0).sum())} negative entries, the first in row {row} "
-            f"({weights[row]:g}). Weights must be 0 or more."
+            f"({weights[row]:g}). Weights must be 0 or greater."
         )
     if not weights.any():
-        raise InputError(f"{name} is zero in all {n_rows} rows. Give some a positive weight.")
+        raise InputError(f"{name} is zero in all {n_rows} rows. Pass some positive weights.")
     positive = weights[weights > 0]
     if positive.min() < _LEAST_WEIGHT or positive.max() > _LARGEST_WEIGHT:
         raise InputError(
-            f"{name} goes from {positive.min():g} to {positive.max():g}; weights are multiplied, "
-            f"which needs them between {_LEAST_WEIGHT:g} and {_LARGEST_WEIGHT:g}. Divide all by "
-            "a common number."
+            f"{name} ranges from {positive.min():g} to {positive.max():g}; weights are multiplied, "
+            f"so they must lie between {_LEAST_WEIGHT:g} and {_LARGEST_WEIGHT:g}. Divide all by a "
+            "common number."
         )
     return weights
 
 
-def read_query_weights(values: Any, query: NDArray[np.int64], query_ids: Column) -> Array:
-    """One weight a query, from a column or from a mapping."""
+def read_query_weights(values: Any, query: NDArray[np.int64], query_ids: Column) -> Array | None:
+    """One weight per query, from a column or a mapping; None without weights."""
     if isinstance(values, Mapping):
         values = _look_up(values, query_ids)[query]
-    rows = read_weights(values, "query_weight", len(query))
+    weights = read_weights(values, "query_weight", len(query))
+    if weights is None:
+        return None
     by_query = np.empty(len(query_ids))
-    by_query[query] = rows
-    if (by_query[query] != rows).any():
-        row = int(np.argmax(by_query[query] != rows))
+    by_query[query] = weights
+    differs = by_query[query] != weights
+    if differs.any():
+        row = int(np.argmax(differs))
         raise InputError(
             f"query_weight differs within the query {show(query_ids[query[row]])} (row {row}). "
-            "Give all rows of a query the same weight, or use sample_weight for item weights."
+            "Pass the same weight in all rows of a query, or use sample_weight for item weights."
         )
     return by_query
 
 
 def _look_up(weights: Mapping[Any, Any], query_ids: Column) -> Column:
-    ids = list(zip(query_ids, query_ids.tolist(), strict=True))  # NumPy's ids and Python's
-    unknown = [plain for own, plain in ids if own not in weights and plain not in weights]
+    """The weight of each query, by its NumPy id or by its Python id."""
+    ids = list(zip(query_ids, query_ids.tolist(), strict=True))
+    unknown = [plain for scalar, plain in ids if scalar not in weights and plain not in weights]
     if unknown:
         raise InputError(
             f"query_weight has no weight for {len(unknown)} queries, the first is "
-            f"{show(unknown[0])}. Give a weight for every query id."
+            f"{show(unknown[0])}. Pass a weight for every query id."
         )
-    found = [weights[own] if own in weights else weights[plain] for own, plain in ids]
-    return as_column(found, "query_weight")
+    values = [weights[scalar] if scalar in weights else weights[plain] for scalar, plain in ids]
+    return as_column(values, "query_weight")

@@ -1,100 +1,77 @@
-"""Data handed in beside the training queries, and queries held out of them."""
+"""Which queries are drawn, chosen or held out: masks over queries, in the order of their ids."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from pairity.data.queries import Queries
+from pairity._utils.validation import is_real, show
+from pairity.data.columns import Column
 from pairity.exceptions import InputError
 
-_NEEDED = ("X", "y", "qid", "sensitive_features")
 
+def draw_queries(
+    n_queries: int, fraction: float, random_state: Any, *, turn: int = 0
+) -> NDArray[np.bool_]:
+    """A mask of a share of the queries, drawn at random.
 
-def read_held_out(given: Any, queries: Queries, raw: bool) -> Queries:
-    """Queries to measure on that were handed in, with the training queries' numbering of groups."""
-    if not isinstance(given, Mapping):
-        raise InputError(
-            f"{type(given).__name__} is no validation data. Give a share of the queries such as "
-            "0.2, Queries, or a mapping with X, y, qid and sensitive_features."
-        )
-    held = given
-    if not isinstance(held, Queries):
-        absent = [key for key in _NEEDED if key not in held]
-        unknown = [key for key in held if key not in (*_NEEDED, "sample_weight", "query_weight")]
-        if absent or unknown:
-            wrong = f"{absent[0]!r} is missing" if absent else f"{unknown[0]!r} is not known"
-            raise InputError(
-                f"{wrong}. Give X, y, qid and sensitive_features, and sample_weight or "
-                "query_weight where there are weights."
-            )
-        held = Queries.from_arrays(**held, raw=raw)
-    if held.X is None:
-        raise InputError("the queries have no features. Build them with X.")
-    n_features = 0 if queries.X is None else queries.X.shape[1]
-    if held.X.shape[1] != n_features:
-        raise InputError(
-            f"X has {held.X.shape[1]} features, but the training data has {n_features}. Give the "
-            "same columns in both."
-        )
-    if None not in (held.feature_names, queries.feature_names):
-        _require_same_names(held.feature_names or (), queries.feature_names or ())
-    return held.with_groups_of(queries)
+    The shares of one random state at consecutive turns follow each other, so that every query is
+    in one of them.
+    """
+    from sklearn.utils import check_random_state
 
-
-def _require_same_names(here: tuple[str, ...], training: tuple[str, ...]) -> None:
-    for at, (name, wanted) in enumerate(zip(here, training, strict=True)):
-        if name != wanted:
-            raise InputError(
-                f"column {at} of X is {name!r}, but {wanted!r} in the training data. Give the "
-                "same columns in the same order."
-            )
-
-
-@contextmanager
-def about(where: str) -> Iterator[None]:
-    """Say of which data an error speaks."""
+    size = share_size(n_queries, fraction)
     try:
-        yield
-    except InputError as error:
-        raise type(error)(f"In {where}: {error}") from error
-
-
-def hold_out_again(queries: Queries, trained_on: Queries, share: float) -> tuple[Queries, Queries]:
-    """Split queries as they were when a part of them was trained on."""
-    kept = set(trained_on.query_ids.tolist())
-    chosen = np.array([name in kept for name in queries.query_ids.tolist()])
-    if chosen.all() or not chosen.any():
+        shuffled = check_random_state(random_state).permutation(n_queries)
+    except ValueError as error:
         raise InputError(
-            f"The model was trained on {int(chosen.sum())} of these {queries.n_queries} "
-            f"queries, and held out a share of {share}. Give path the data that fit "
-            "was given."
-        )
-    return queries.take(chosen), queries.take(~chosen)
+            f"random_state is {show(random_state)}. Pass a whole number of at least 0, a "
+            "numpy.random.RandomState, or None."
+        ) from error
+    drawn = np.zeros(n_queries, dtype=bool)
+    drawn[shuffled[(turn * size + np.arange(size)) % n_queries]] = True
+    return drawn
 
 
-def without_features(train: Queries, queries: Queries) -> tuple[Queries, NDArray[np.int64] | None]:
-    """The training queries, light enough to keep, and the rows they had where some were held."""
-    rows = None
-    if train is not queries:
-        kept = set(train.query_ids.tolist())
-        ids = queries.query_ids.tolist()
-        rows = np.flatnonzero(np.fromiter((q in kept for q in ids), bool, len(ids))[queries.query])
-    return replace(train, X=None), rows
-
-
-def read_without_features(data: Any) -> Queries:
-    """Queries whose features do not matter, from a mapping of what `fit` takes."""
-    if isinstance(data, Queries):
-        return data
-    if not isinstance(data, Mapping) or not set(_NEEDED[1:]) <= set(data):
+def share_size(n_queries: int, fraction: float) -> int:
+    """The number of queries in a share; at least one query must be left on either side."""
+    if not is_real(fraction) or not 0.0 < float(fraction) < 1.0:
+        raise InputError(f"The share to hold out is {show(fraction)}; it must lie between 0 and 1.")
+    size = round(n_queries * fraction)
+    if size == 0 or size == n_queries:
         raise InputError(
-            f"data is {type(data).__name__}. Give Queries, or a mapping with y, qid and "
-            "sensitive_features."
+            f"Holding out {fraction:g} of {n_queries} queries leaves {size} and "
+            f"{n_queries - size}. Pass more queries, or another share."
         )
-    return Queries.from_arrays(**{**data, "X": None})
+    return size
+
+
+def as_mask(queries: ArrayLike, n_queries: int) -> NDArray[np.bool_]:
+    """A choice of queries, by number or as a mask, as one boolean per query."""
+    mask = np.zeros(n_queries, dtype=bool)
+    try:
+        numbers = np.asarray(queries)
+        if numbers.size:
+            mask[numbers] = True
+    except (IndexError, TypeError, ValueError) as error:
+        raise InputError(
+            f"The choice {show(queries)} is not among the {n_queries} queries. Pass whole numbers "
+            f"from 0 to {n_queries - 1}, or a mask of {n_queries} booleans."
+        ) from error
+    n_chosen = np.count_nonzero(mask)
+    if not n_chosen:
+        raise InputError(f"None of the {n_queries} queries is chosen. Choose at least one.")
+    if numbers.dtype.kind != "b" and numbers.size != n_chosen:
+        raise InputError(
+            f"The choice has {numbers.size} entries but only {n_chosen} different queries. Choose "
+            "each once; to repeat a query, give it a query_weight."
+        )
+    return mask
+
+
+def is_among(ids: Column, others: Column) -> NDArray[np.bool_]:
+    """Which of some query ids are among others."""
+    known = set(others.tolist())
+    return np.fromiter((query in known for query in ids.tolist()), bool, len(ids))

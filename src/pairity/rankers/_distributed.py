@@ -24,7 +24,7 @@ from pairity._utils.allreduce import Peers, training_with
 from pairity._utils.threads import assign_threads
 from pairity.data.distributed.clients import lost_client, while_connected, workers_of
 from pairity.data.distributed.queries import DaskQueries, n_worker_threads
-from pairity.data.queries import Queries, n_pairs
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityError, PairityWarning, TrainingError
 from pairity.rankers._estimators import remember_features
 
@@ -301,8 +301,8 @@ def _train(
             ranker._train(share, follow, None, fit_params)
         if meeting.token in _trackers:
             _trackers[meeting.token].wait_for(timeout=int(MEETING))  # until all have left
-        return (ranker, getattr(follow, "lambda_", None), n_pairs(share)) if not rank else (
-            None, None, n_pairs(share)
+        return (ranker, getattr(follow, "lambda_", None), share.n_pairs) if not rank else (
+            None, None, share.n_pairs
         )  # fmt: skip
     except Exception as error:
         traceback.clear_frames(error.__traceback__)  # a booster that goes closes its network

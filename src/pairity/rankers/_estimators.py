@@ -18,12 +18,10 @@ from pairity._utils.json_codec import Entry, build, encode, require_stored
 from pairity._utils.model_folder import write_model
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.data.columns import as_features, as_raw_features, require_finite
-from pairity.data.distributed.clients import is_dask
-from pairity.data.distributed.collections import lazy_scores, remember_spread
-from pairity.data.distributed.queries import opened
+from pairity.data.features import as_features, as_raw_features, require_finite
 from pairity.data.parquet_features import ParquetFeatures
-from pairity.data.queries import Queries, require_preferences
+from pairity.data.queries import Queries, require_features, require_preferences
+from pairity.data.sources import is_dask, open_queries, queries_type
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.cells import mean_auc
 from pairity.pairs.losses import LOSSES
@@ -39,35 +37,47 @@ def remember_features(estimator: Any, X: Any, y: Any) -> None:
         estimator.feature_names_in_ = np.array(X.names, dtype=object)
 
 
+def remember_queries(estimator: Any, queries: Any) -> None:
+    """Set ``n_features_in_`` and, for named columns, ``feature_names_in_``."""
+    estimator.n_features_in_ = queries.n_features
+    vars(estimator).pop("feature_names_in_", None)
+    if queries.feature_names is not None:
+        estimator.feature_names_in_ = np.array(queries.feature_names, dtype=object)
+
+
+def require_same_features(estimator: Any, names: tuple[str, ...] | None, n_features: int) -> None:
+    """Refuse other features than those the estimator was fitted on."""
+    expected = getattr(estimator, "feature_names_in_", None)
+    if names is not None and expected is not None and names != tuple(expected):
+        pairs = zip(names, expected, strict=False)
+        column = next((k for k, (name, other) in enumerate(pairs) if name != other), None)
+        where = ""
+        if column is not None:
+            where = (
+                f"; column {column} is {show(names[column])} instead of {show(expected[column])}"
+            )
+        raise InputError(
+            f"X has {len(names)} features, but the model was fitted on {len(expected)}{where}. "
+            "Pass the same columns in the same order; for files, read_parquet(features=[...])."
+        )
+    if n_features != estimator.n_features_in_:
+        raise InputError(
+            f"X has {n_features} features, but {type(estimator).__name__} is expecting "
+            f"{estimator.n_features_in_} features as input."
+        )
+
+
 def read_features(estimator: Any, X: Any, *, raw: bool = False) -> Any:
     """A checked feature matrix, or table, with the columns the estimator was fitted on."""
     features, _ = as_raw_features(X) if raw else as_features(X)
     if isinstance(X, ParquetFeatures):
-        _require_names(estimator, X)
+        require_same_features(estimator, X.names, X.shape[1])
         return X
     try:
         validate_data(estimator, X, reset=False, skip_check_array=True)
     except (TypeError, ValueError) as error:
         raise InputError(str(error)) from error
     return features
-
-
-def _require_names(estimator: Any, X: ParquetFeatures) -> None:
-    """Refuse files with other columns than an estimator was fitted on."""
-    names = getattr(estimator, "feature_names_in_", None)
-    if names is not None and X.names != tuple(names):
-        pairs = zip(X.names, names, strict=False)
-        at = next((k for k, (here, wanted) in enumerate(pairs) if here != wanted), None)
-        where = "" if at is None else f"; {show(X.names[at])} stands where {show(names[at])} should"
-        raise InputError(
-            f"The files have {len(X.names)} features, the model was fitted on {len(names)}{where}. "
-            "Read the same columns in the same order: read_parquet(..., features=[...])."
-        )
-    if X.shape[1] != estimator.n_features_in_:
-        raise InputError(
-            f"X has {X.shape[1]} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input."
-        )
 
 
 def require_streams(ranker: Any, X: Any) -> None:
@@ -222,34 +232,35 @@ class PairRanker(RankingEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
-        qid: Any,
+        qid: Any = None,
+        group: Any = None,
         sample_weight: Any = None,
         query_weight: Any = None,
         **fit_params: Any,
     ) -> Self:
-        """Fit with every pair weighing the same; arguments as in `Queries.from_arrays`."""
+        """Fit with equal weights; arguments as in `Queries.from_arrays`, or Queries as X."""
         require_stored(self)
-        require_streams(self, X)
         columns = {
-            "X": X, "y": y, "qid": qid, "sample_weight": sample_weight,
+            "X": X, "y": y, "qid": qid, "group": group, "sample_weight": sample_weight,
             "query_weight": query_weight,
         }  # fmt: skip
-        spread = any(map(is_dask, columns.values()))
-        if spread:
+        if queries_type(columns).distributed:
             require_spreads(self)
-        else:
-            remember_features(self, X, y)
-        with opened(columns, raw=self.raw_features) as queries:
-            if spread:
-                remember_spread(self, queries)
-            return self.fit_pairs(queries, np.ones((0, 0)), **fit_params)
+        with open_queries(columns, raw=self.raw_features) as queries:
+            require_features(queries)
+            require_streams(self, queries.X)
+            remember_queries(self, queries)
+            table = np.ones((queries.n_groups, queries.n_groups))
+            return self.fit_pairs(queries, table, **fit_params)
 
     def predict(self, X: Any) -> Array:
         """Scores of shape (n_items,), in the order of the rows; lazy, of a Dask collection."""
         check_is_fitted(self, self.learnt)
         if is_dask(X):
+            from pairity.data.distributed.collections import lazy_scores
+
             return lazy_scores(self, X)  # type: ignore[no-any-return]
         features = read_features(self, X, raw=self.raw_features)
         if isinstance(features, ParquetFeatures):

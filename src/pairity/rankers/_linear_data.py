@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from pairity._utils.threads import run_all
 from pairity._utils.typing import Array
-from pairity.data.columns import Features, require_finite
+from pairity.data.features import Features, require_finite
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError

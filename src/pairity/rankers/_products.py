@@ -18,7 +18,7 @@ from threadpoolctl import ThreadpoolController
 
 from pairity._utils.threads import run_all
 from pairity._utils.typing import Array
-from pairity.data.columns import Features, require_finite
+from pairity.data.features import Features, require_finite
 from pairity.data.parquet_features import ParquetFeatures
 
 _BLOCK_ENTRIES = 1_000_000

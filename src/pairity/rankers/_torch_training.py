@@ -15,7 +15,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.data.columns import Features
+from pairity.data.features import Features
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityError, TrainingError
 from pairity.pairs.cells import cell_counts

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
-from pairity.data.columns import Features
+from pairity.data.features import Features
 from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
 from pairity.pairs.cells import total_weight

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.data.columns import Features
+from pairity.data.features import Features
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.losses import as_loss

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from pairity.audits.estimates import Support
-from pairity.data.digest import digest
 from pairity.data.queries import Queries
 from pairity.reports.evidence import HELD_OUT, RoundSeen
 from pairity.reweighting.fair_ranker import FairRanker
@@ -42,7 +41,7 @@ def provenance(model: FairRanker, train: Queries, test: Queries) -> dict[str, st
         "trained on": _size(train),
         "training data, SHA-256": model.training_digest_,
         "measured on": _size(test),
-        HELD_OUT: digest(test),
+        HELD_OUT: test.digest(),
         "model": " ".join(repr(model).split()),
         "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
     }

@@ -19,24 +19,16 @@ from pairity._utils.progress import Progress
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real
 from pairity.constraints import Constraint, as_constraint
-from pairity.data.columns import feature_types
-from pairity.data.digest import digest
-from pairity.data.distributed.clients import Placed, client_of, is_dask
-from pairity.data.distributed.collections import (
-    dask_types,
-    lazy_scores,
-    read_alike,
-    remember_spread,
-)
-from pairity.data.distributed.queries import opened
 from pairity.data.parquet_features import ParquetFeatures
-from pairity.data.queries import Queries, require_groups, require_preferences
-from pairity.data.splits import (
-    about,
-    hold_out_again,
-    read_held_out,
+from pairity.data.queries import Queries, require_features, require_groups, require_preferences
+from pairity.data.sources import (
+    client_of,
+    errors_about,
+    is_dask,
+    open_queries,
+    queries_type,
+    read_alike,
     read_without_features,
-    without_features,
 )
 from pairity.exceptions import InputError, MemorisedWarning, ModelFileError, TargetNotReachedWarning
 from pairity.rankers._estimators import (
@@ -45,7 +37,8 @@ from pairity.rankers._estimators import (
     Stored,
     predict_in_blocks,
     read_features,
-    remember_features,
+    remember_queries,
+    require_same_features,
     require_spreads,
     require_streams,
 )
@@ -121,7 +114,7 @@ class FairRanker(RankingEstimator):
     history_ : tuple of Round, every round: λ, violation, AUC, seconds
         Round 0 is the plain ranker, which an interleaved fit does not train.
     groups_ : tuple of str
-    training_digest_ : str, which data it was trained on; see `pairity.data.digest.digest`
+    training_digest_ : str, which data it was trained on; see `Queries.digest`
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Notes
@@ -182,10 +175,11 @@ class FairRanker(RankingEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
-        qid: Any,
-        sensitive_features: Any,
+        qid: Any = None,
+        group: Any = None,
+        sensitive_features: Any = None,
         sample_weight: Any = None,
         query_weight: Any = None,
         **fit_params: Any,
@@ -197,9 +191,11 @@ class FairRanker(RankingEstimator):
 
         Parameters
         ----------
-        X : table or matrix of shape (n_items, n_features)
+        X : table or matrix of shape (n_items, n_features), or Queries
+            With `Queries`, leave out y, qid, group, sensitive_features and the weights.
         y : labels of shape (n_items,), binary, graded or real; a higher one is preferred
         qid : query ids of shape (n_items,), in any order of rows
+        group : number of rows of each query, as in LightGBM, in place of qid
         sensitive_features : groups of shape (n_items,), or several columns for intersections
         sample_weight : item weights of shape (n_items,), optional
             A pair weighs the product of its items' weights.
@@ -210,34 +206,31 @@ class FairRanker(RankingEstimator):
         """
         self._check_parameters()
         ranker = as_ranker(self.ranker)
-        require_streams(ranker, X)
         schedule = as_schedule(self.schedule, ranker, self.solver, fit_params)
         raw = bool(getattr(ranker, "raw_features", False))
         constraint, solver = as_constraint(self.constraint), as_solver(self.solver)
         progress = Progress(int(self.max_rounds) + 1, "Reweighting", self.progress)
         columns = {
-            "X": X, "y": y, "qid": qid, "sensitive_features": sensitive_features,
+            "X": X, "y": y, "qid": qid, "group": group, "sensitive_features": sensitive_features,
             "sample_weight": sample_weight, "query_weight": query_weight,
         }  # fmt: skip
-        spread = any(map(is_dask, columns.values()))
+        spread = queries_type(columns).distributed
         if spread and self.validation is not None and self.schedule == "auto":
             schedule = "retrain"  # workers follow the scores of their own training queries alone
         _require_place(self.ranker, ranker, constraint, spread)
-        if not spread:
-            remember_features(self, X, y)
         client = client_of(self.ranker)
-        with opened(
+        with open_queries(
             columns, raw=raw, client=client, announce=self.progress is not False
         ) as queries:
-            if spread:
-                remember_spread(self, queries)
-            self._fit(queries, X, ranker, constraint, solver, schedule, progress, fit_params)
+            require_features(queries)
+            require_streams(ranker, queries.X)
+            remember_queries(self, queries)
+            self._fit(queries, ranker, constraint, solver, schedule, progress, fit_params)
         return self
 
     def _fit(
         self,
         queries: Any,
-        X: Any,
         ranker: Any,
         constraint: Constraint,
         solver: Any,
@@ -246,18 +239,16 @@ class FairRanker(RankingEstimator):
         fit_params: dict[str, Any],
     ) -> None:
         """The loop, on queries in memory or on workers."""
-        raw, local = bool(getattr(ranker, "raw_features", False)), isinstance(queries, Queries)
-        if X is None:
-            raise InputError("X is None, but a ranker learns from features. Give one row per item.")
+        raw = bool(getattr(ranker, "raw_features", False))
         require_groups(queries)
         train, measured_on = self._split(queries, raw)
         require_preferences(train)
         constraint.check(train)
         if measured_on is not None:
-            with about("the validation queries"):
+            with errors_about("the validation queries"):
                 require_preferences(measured_on)
                 constraint.check(measured_on)
-        content = digest(queries) if local else queries.digest
+        content = queries.digest()
         kept = None
         if self.checkpoint is not None:
             settings = self._what_rounds_depend_on(ranker, schedule, content, measured_on)
@@ -276,9 +267,9 @@ class FairRanker(RankingEstimator):
                 solution = interleave(problem, trace)
             else:
                 solution = retrain(problem, solver, trace)
-        self._trained_on: Any = without_features(train, queries) if local else None
+        self._trained_on: Any = train.training_record(queries)
         self._training = {"items": queries.n_items, "queries": queries.n_queries}
-        self._feature_types = feature_types(X, queries.X) if local else dask_types(X)
+        self._feature_types = queries.feature_types
         self.training_digest_ = content
         self.ranker_ = solution.model
         self.outcome_ = solution.outcome
@@ -298,8 +289,7 @@ class FairRanker(RankingEstimator):
         same = ("ranker", "checkpoint", "max_rounds", "progress", "validation")
         measured = None
         if measured_on is not None:
-            local = isinstance(measured_on, Queries)
-            measured = digest(measured_on) if local else measured_on.digest
+            measured = measured_on.digest()
         return {
             "data": content,
             "ranker": [type(ranker).__name__, ranker._encode_settings()],
@@ -314,9 +304,11 @@ class FairRanker(RankingEstimator):
         Of a Dask collection they are a lazy Dask array, computed partition by partition.
         """
         check_is_fitted(self, "ranker_")
-        if isinstance(X, Placed):  # features without their names
-            return lazy_scores(self.ranker_, X)  # type: ignore[no-any-return]
         if is_dask(X):
+            from pairity.data.distributed.collections import lazy_scores
+
+            if hasattr(X, "queries_on_workers"):  # features without their names
+                return lazy_scores(self.ranker_, X)  # type: ignore[no-any-return]
             light = copy.copy(self)
             light.ranker = light.validation = light._trained_on = None  # to travel
             return lazy_scores(light, X)  # type: ignore[no-any-return]
@@ -329,10 +321,11 @@ class FairRanker(RankingEstimator):
     def path(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
-        qid: Any,
-        sensitive_features: Any,
+        qid: Any = None,
+        group: Any = None,
+        sensitive_features: Any = None,
         sample_weight: Any = None,
         query_weight: Any = None,
         along: str = "lambda",
@@ -348,7 +341,7 @@ class FairRanker(RankingEstimator):
 
         Parameters
         ----------
-        X, y, qid, sensitive_features, sample_weight, query_weight, **fit_params
+        X, y, qid, group, sensitive_features, sample_weight, query_weight, **fit_params
             What `fit` was given.
         along : {"lambda", "tolerance"}, default="lambda"
             "lambda": with the weights of x · λ*, λ* being `lambda_`. "tolerance": for each
@@ -388,21 +381,21 @@ class FairRanker(RankingEstimator):
         if values is not None:
             values = read_values(values, along)
         data = {
-            "X": X, "y": y, "qid": qid, "sensitive_features": sensitive_features,
+            "X": X, "y": y, "qid": qid, "group": group, "sensitive_features": sensitive_features,
             "sample_weight": sample_weight, "query_weight": query_weight,
         }  # fmt: skip
         if not hasattr(self, "ranker_"):
             self.fit(**data, **fit_params)
         self._check_parameters()
         ranker, constraint = as_ranker(self.ranker), as_constraint(self.constraint)
-        raw, spread = bool(getattr(ranker, "raw_features", False)), any(map(is_dask, data.values()))
-        _require_place(self.ranker, ranker, constraint, spread)
-        if not spread:
-            read_features(self, X, raw=raw)  # which checks that they are those of fit
-        with opened(
+        raw = bool(getattr(ranker, "raw_features", False))
+        _require_place(self.ranker, ranker, constraint, queries_type(data).distributed)
+        with open_queries(
             data, raw=raw, client=client_of(self.ranker), announce=self.progress is not False,
             groups=self.groups_,
         ) as queries:  # fmt: skip
+            require_features(queries)
+            require_same_features(self, queries.feature_names, queries.n_features)
             return self._path(
                 queries, ranker, constraint, along, values, test, keep_models, fit_params
             )
@@ -424,9 +417,8 @@ class FairRanker(RankingEstimator):
         require_preferences(train)
         report: Any = None
         if test is not None:
-            with about("test"):
-                read = read_held_out if isinstance(queries, Queries) else read_alike
-                report = read(test, queries, raw)
+            with errors_about("test"):
+                report = read_alike(test, queries, raw=raw)
                 require_preferences(report)
                 constraint.check(report)
         problem = Problem(
@@ -539,31 +531,21 @@ class FairRanker(RankingEstimator):
             return queries, None
         if is_real(given):
             parts: tuple[Any, Any] = queries.split(float(given), self.random_state)
-            if not isinstance(queries, Queries):
-                queries.shares = []  # workers need not hold the rows twice
+            queries.release()  # workers need not hold the rows twice
             return parts
-        if not isinstance(queries, Queries):
-            with about("validation"):
-                return queries, read_alike(given, queries, raw)
-        with about("validation"):
-            return queries, read_held_out(given, queries, raw)
+        with errors_about("validation"):
+            return queries, read_alike(given, queries, raw=raw)
 
     def _split_again(self, queries: Any, raw: bool) -> tuple[Any, Any]:
         """As `_split`, with the queries held out that `fit` held out."""
-        local, seeded = isinstance(queries, Queries), isinstance(self.random_state, Integral)
-        if not is_real(self.validation) or (seeded and not local):
+        if not is_real(self.validation):
             return self._split(queries, raw)
-        if not local:
-            raise InputError(
-                f"random_state is {self.random_state!r}, which does not say which queries were "
-                "held out on the workers. Fit with a whole number as random_state."
-            )
-        if self._trained_on is None:
-            raise InputError(
-                "This model was loaded from files, which do not say which queries it held out. "
-                "Fit it again, or give validation the queries themselves."
-            )
-        return hold_out_again(queries, self._trained_on[0], self.validation)
+        trained_on = None if self._trained_on is None else self._trained_on[0]
+        parts: tuple[Any, Any] = queries.split_again(
+            float(self.validation), self.random_state, trained_on
+        )
+        queries.release()
+        return parts
 
     def _warn(self, solution: Solution, constraint: Constraint, measured: Queries) -> None:
         if solution.outcome in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):

@@ -1,38 +1,16 @@
-"""The cluster is the user's: which client to use, and what to say where it is lost."""
+"""The user's Dask client: which one to use, and errors if its cluster is lost."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
+from weakref import WeakSet
 
 from pairity.exceptions import InputError, MissingExtraError, PairityError, TrainingError
 
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """A column of queries that are on workers already, where a Dask collection might stand."""
-
-    queries: Any  # DaskQueries
-    name: str
-    dtype: ClassVar[str] = "float64"  # of features
-
-
-def is_dask(value: Any) -> bool:
-    """Whether it is a Dask collection; asks nothing of Dask where that is not loaded."""
-    if isinstance(value, Placed):
-        return True
-    return type(value).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(
-        value, "__dask_graph__"
-    )
-
-
-def client_of(model: Any) -> Any:
-    """The client that one of Dask's models was given, or None."""
-    own = getattr(model, "__dict__", {})
-    return own.get("_client") or own.get("client")
+_announced: WeakSet[Any] = WeakSet()  # clients whose dashboard is not to be announced (again)
 
 
 def worker_address() -> str:
@@ -45,13 +23,18 @@ def worker_address() -> str:
         return "of this process"
 
 
+def silence(client: Any) -> None:
+    """Do not announce the dashboard of this client."""
+    _announced.add(client)
+
+
 @contextmanager
-def using_client(given: Any = None, *, announce: bool = True) -> Iterator[Any]:
-    """The client given, or the current one, or one of a cluster in this process, closed again.
+def using_client(client: Any = None, *, announce: bool = True) -> Iterator[Any]:
+    """The client that is passed, the current one, or one of a local cluster that is closed again.
 
     Parameters
     ----------
-    given : distributed.Client, optional
+    client : distributed.Client, optional
     announce : bool
         Whether to write the address of the dashboard to stderr, once for each client.
     """
@@ -59,42 +42,43 @@ def using_client(given: Any = None, *, announce: bool = True) -> Iterator[Any]:
         import distributed
     except ImportError as error:
         raise MissingExtraError(
-            'Dask collections need Dask. Install it with: pip install "pairity[dask]"'
+            'Dask collections require Dask. Install it with: pip install "pairity[dask]"'
         ) from error
-    client, own = given, None
+    cluster = None
     if client is None:
         try:
             client = distributed.get_client()
         except ValueError:
-            own = distributed.LocalCluster(
+            cluster = distributed.LocalCluster(
                 n_workers=1, processes=False, dashboard_address=None, silence_logs=50
             )
-            client = distributed.Client(own)
+            client = distributed.Client(cluster)
     try:
-        if getattr(client, "status", "") != "running":
+        status = getattr(client, "status", "of an unknown kind")
+        if status != "running":
             raise InputError(
-                f"The Dask client is {getattr(client, 'status', 'of an unknown kind')!r}, not "
-                "running. Connect anew: client = distributed.Client(address)."
+                f"The Dask client is {status!r}, not running. Connect a new one: "
+                "client = distributed.Client(address)."
             )
-        announce = announce and sys.stderr is not None and bool(client.dashboard_link)
-        if announce and not hasattr(client, "_pairity_announced"):
-            client._pairity_announced = True
-            sys.stderr.write(f"Dask dashboard: {client.dashboard_link}\n")
+        if announce and sys.stderr is not None and client.dashboard_link:
+            if client not in _announced:
+                sys.stderr.write(f"Dask dashboard: {client.dashboard_link}\n")
+            silence(client)
         yield client
     finally:
-        if own is not None:
+        if cluster is not None:
             client.close()
-            own.close()
+            cluster.close()
 
 
 @contextmanager
 def while_connected(client: Any) -> Iterator[None]:
-    """Say what happened where the connection to the scheduler is lost inside the block."""
+    """Report every failure of a closed client as one TrainingError."""
     from distributed import CancelledError  # not an Exception in all versions
 
     try:
         yield
-    except (Exception, CancelledError) as error:  # a closed client fails in many ways
+    except (Exception, CancelledError) as error:
         if client.status == "running" or isinstance(error, PairityError):
             raise
         raise lost_client(client) from error
@@ -103,18 +87,18 @@ def while_connected(client: Any) -> Iterator[None]:
 def workers_of(client: Any) -> dict[str, Any]:
     """What the scheduler knows of each worker, by address."""
     with while_connected(client):
-        told = client.scheduler_info(n_workers=-1)
-    if "workers" not in told:  # of a client that has just been closed
+        info = client.scheduler_info(n_workers=-1)
+    if "workers" not in info:  # the client has just been closed
         raise lost_client(client)
-    workers: dict[str, Any] = told["workers"]
+    workers: dict[str, Any] = info["workers"]
     return workers
 
 
 def lost_client(client: Any) -> TrainingError:
-    """What to say and do where the scheduler is gone."""
+    """The error to raise if the scheduler is gone."""
     address = getattr(getattr(client, "scheduler", None), "address", None)
     return TrainingError(
         f"The connection to the Dask scheduler{f' at {address}' if address else ''} was lost "
-        f"(the client is {client.status!r}). Start the cluster again, connect a new client and fit "
-        "again; with FairRanker(checkpoint=DIR) the rounds that ended are not repeated."
+        f"(the client is {client.status!r}). Restart the cluster, connect a new client and fit "
+        "again; with FairRanker(checkpoint=DIR), completed rounds are not repeated."
     )

@@ -38,7 +38,7 @@ class RowGroup(NamedTuple):
     state: tuple[int, int]  # of the file, so that Dask takes another one for another
 
 
-def read_parquet(
+def read_frame(
     paths: Paths, query: str, *, columns: Sequence[str] | None = None, npartitions: int = 1
 ) -> Any:
     """A Dask DataFrame of Parquet files whose partitions hold whole queries; workers read it.

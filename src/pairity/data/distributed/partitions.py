@@ -1,6 +1,6 @@
-"""Partitions of Dask collections, read as queries; a query that is cut is refused.
+"""Partitions of Dask collections, read as queries; the rows of a query must be on one partition.
 
-Boosters lose the pairs of a cut query without a word, so every partition must hold whole queries.
+Boosters silently lose the pairs of a query that is cut, so such queries are refused.
 """
 
 from __future__ import annotations
@@ -16,36 +16,38 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pairity._utils.validation import show
-from pairity.data.columns import as_columns, as_numbers, object_array
-from pairity.data.digest import digest
+from pairity.data.columns import as_columns, object_array
 from pairity.data.groups import encode_groups
-from pairity.data.queries import Queries, n_pairs
+from pairity.data.queries import Queries
 from pairity.data.query_columns import rank_queries
 from pairity.exceptions import InputError
 
-_MOST_DISTINCT = 10_000  # rows of sensitive features of one partition; groups are far fewer
-_MOST_COUNTED = 100_000  # cut queries whose lost pairs are counted
+_MOST_DISTINCT = 10_000  # combinations of sensitive features per partition; groups are far fewer
+_MOST_COUNTED = 100_000  # cut queries whose lost pairs are counted: more would fill the client
+
+# The distinct values of one column of sensitive features: its name, values and categories.
+Distinct = tuple[str, list[Any], list[Any] | None]
 
 
 def repartition_by_query(frame: Any, qid: str, *, npartitions: int | None = None) -> Any:
-    """A Dask DataFrame whose partitions hold whole queries: rows are shuffled by their query.
+    """A Dask DataFrame with all rows of a query on one partition; rows are shuffled by query.
 
     Parameters
     ----------
     frame : dask.dataframe.DataFrame
     qid : str, the column of query ids
     npartitions : int, optional
-        As many as there are by default.
+        By default the number of partitions stays the same.
 
     Notes
     -----
-    All columns travel, once, between the workers. Data that is written query by query into one
-    Parquet file for each partition needs none of this.
+    All columns are sent between the workers, once. Data that were written query by query, into
+    one Parquet file per partition, do not need this.
     """
     if not hasattr(frame, "shuffle") or not hasattr(frame, "npartitions"):
         raise InputError(
-            f"{type(frame).__name__} is no Dask DataFrame. Give one with the features, the labels "
-            "and the groups beside the query ids, so that they travel together."
+            f"{type(frame).__name__} is not a Dask DataFrame. Pass one that has features, labels "
+            "and groups beside the query ids, so that rows stay complete."
         )
     if qid not in frame.columns:
         names = ", ".join(map(show, list(frame.columns)[:8]))
@@ -53,37 +55,37 @@ def repartition_by_query(frame: Any, qid: str, *, npartitions: int | None = None
     return frame.shuffle(on=qid, npartitions=npartitions or frame.npartitions)
 
 
-# --- in pieces -----------------------------------------------------------------------------------
+# --- pieces --------------------------------------------------------------------------------------
 
 
 def as_pieces(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """Dask collections as one mapping of delayed pieces for each partition.
+    """Dask collections as one mapping of delayed pieces per partition.
 
     Parameters
     ----------
     columns : mapping from argument to Dask DataFrame, Series or array, or None
     """
     pieces: dict[str, list[Any]] = {}
-    given = {name: column for name, column in columns.items() if column is not None}
-    for name, column in given.items():
+    for name, column in columns.items():
+        if column is None:
+            continue
         if not hasattr(column, "to_delayed"):
             raise InputError(
-                f"{name} is {type(column).__name__}, but other columns are Dask collections. Give "
+                f"{name} is {type(column).__name__}, but other columns are Dask collections. Pass "
                 "all of them as Dask collections with the same partitions."
             )
         if len(getattr(column, "numblocks", ())) == 2:
-            given[name] = column.rechunk({1: -1})  # rows with all their features
-    for name, column in given.items():
-        delayed = column.to_delayed(optimize_graph=False)  # so that they share what they read
+            column = column.rechunk({1: -1})
+        delayed = column.to_delayed(optimize_graph=False)  # so that columns share what they read
         pieces[name] = np.ravel(np.asarray(delayed, dtype=object)).tolist()
-    counts = {name: len(found) for name, found in pieces.items()}
+    counts = {name: len(parts) for name, parts in pieces.items()}
     if len(set(counts.values())) > 1:
-        told = ", ".join(f"{name} {count}" for name, count in counts.items())
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise InputError(
-            f"The collections have different numbers of partitions: {told}. Take all columns from "
-            "one Dask DataFrame, or rechunk the arrays alike."
+            f"The collections have different numbers of partitions: {listed}. Take all columns "
+            "from one Dask DataFrame, or rechunk the arrays alike."
         )
-    return [dict(zip(pieces, each, strict=True)) for each in zip(*pieces.values(), strict=True)]
+    return [dict(zip(pieces, parts, strict=True)) for parts in zip(*pieces.values(), strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +94,16 @@ class Piece:
 
     Attributes
     ----------
-    queries : Queries, with the groups that are there; None where the partition is empty
-    distinct : list of (name, values, categories), each combination of sensitive features once
+    queries : Queries, with the groups of the partition; None if the partition is empty
+    distinct : list of Distinct, which has each combination of sensitive features once
     """
 
     queries: Queries | None
-    distinct: list[tuple[str, list[Any], list[Any] | None]]
+    distinct: list[Distinct]
 
 
 def read_piece(number: int, raw: bool, columns: dict[str, Any]) -> Piece:
-    """Read a partition; errors say which it is."""
+    """Read a partition; errors name it."""
     try:
         columns = dict(columns)
         if not len(columns["y"]):
@@ -109,34 +111,33 @@ def read_piece(number: int, raw: bool, columns: dict[str, Any]) -> Piece:
         scores = columns.pop("scores", None)
         queries = Queries.from_arrays(**{"X": None, **columns}, raw=raw)
         if scores is not None:
-            queries = scored(queries, scores)
-        given = columns.get("sensitive_features")
-        distinct = [] if given is None else _distinct(given)
-        return Piece(queries, distinct)
+            queries = queries.with_scores(scores)
+        groups = columns.get("sensitive_features")
+        return Piece(queries, [] if groups is None else _distinct(groups))
     except InputError as error:
         raise type(error)(f"In partition {number}: {error}") from error
 
 
-def scored(queries: Queries, scores: Any) -> Queries:
-    """The same queries with scores as their one feature."""
-    return replace(queries, X=as_numbers(scores, "scores", queries.n_items)[:, None])
-
-
-def _distinct(sensitive_features: Any) -> list[tuple[str, list[Any], list[Any] | None]]:
+def _distinct(sensitive_features: Any) -> list[Distinct]:
     """The combinations of sensitive features that occur, by column."""
     columns = as_columns(sensitive_features, "sensitive_features")
     rows = dict.fromkeys(zip(*(column.tolist() for _, column, _ in columns), strict=True))
     if len(rows) > _MOST_DISTINCT:
-        raise InputError(f"sensitive_features has {len(rows)} combinations: too many for groups.")
-    values = zip(*rows, strict=True)
-    return [
-        (name or "", list(found), categories)
-        for (name, _, categories), found in zip(columns, values, strict=True)
-    ]
+        raise InputError(
+            f"sensitive_features has {len(rows)} combinations, too many for groups. Pass fewer "
+            "columns, or fewer values."
+        )
+    by_column = zip(columns, zip(*rows, strict=True), strict=True)
+    return [(name, list(values), categories) for (name, _, categories), values in by_column]
+
+
+def validated(piece: Piece) -> Piece:
+    """The same partition with features that are finite numbers."""
+    return replace(piece, queries=None if piece.queries is None else piece.queries.validated())
 
 
 @dataclass(frozen=True)
-class Facts:
+class Summary:
     """What the client knows of a partition: a few numbers, whatever its size."""
 
     n_items: int
@@ -145,80 +146,82 @@ class Facts:
     n_missing: int
     n_features: int
     names: tuple[str, ...] | None
-    types: tuple[tuple[str, str], ...]
+    categories: dict[str, str]  # a digest for each feature that has categories
     first: Any
     last: Any
-    item_weights: bool
 
 
-def describe(piece: Piece) -> Facts | None:
-    """The facts of a partition; None where it is empty."""
+def summarize(piece: Piece) -> Summary | None:
+    """The summary of a partition; None if it is empty."""
     queries = piece.queries
     if queries is None:
         return None
-    ids = queries.query_ids
-    return Facts(
+    first, last = queries.query_ids[[0, -1]].tolist()
+    return Summary(
         n_items=queries.n_items,
         n_queries=queries.n_queries,
-        n_pairs=n_pairs(queries),
+        n_pairs=queries.n_pairs,
         n_missing=queries.n_missing,
-        n_features=0 if queries.X is None else int(queries.X.shape[1]),
+        n_features=queries.n_features,
         names=queries.feature_names,
-        types=_category_types(queries.X),
-        first=ids[0].item() if hasattr(ids[0], "item") else ids[0],
-        last=ids[-1].item() if hasattr(ids[-1], "item") else ids[-1],
-        item_weights=queries.item_weight is not None,
+        categories=_category_digests(queries.X),
+        first=first,
+        last=last,
     )
 
 
-def _category_types(X: Any) -> tuple[tuple[str, str], ...]:
-    """Columns of categories, each with a digest of these: codes mean nothing without them."""
-    found = []
-    for name, kind in getattr(X, "dtypes", {}).items() if hasattr(X, "columns") else ():
-        if hasattr(kind, "categories"):
-            text = repr([str(each) for each in kind.categories]).encode()
-            found.append((str(name), hashlib.sha256(text).hexdigest()))
-    return tuple(found)
+def _category_digests(X: Any) -> dict[str, str]:
+    """A digest of the categories of each column that has some: codes depend on them."""
+    digests = {}
+    for name, dtype in X.dtypes.items() if hasattr(X, "dtypes") else ():
+        if hasattr(dtype, "categories"):
+            text = repr([str(category) for category in dtype.categories])
+            digests[str(name)] = hashlib.sha256(text.encode()).hexdigest()
+    return digests
 
 
-# --- all together --------------------------------------------------------------------------------
+def piece_digest(piece: Piece) -> str:
+    """The digest of a partition's content; an empty text if it has no rows."""
+    return "" if piece.queries is None else piece.queries.digest()
 
 
-def require_alike(facts: Sequence[Facts | None]) -> None:
-    """Refuse partitions that do not have the same features, or not the same categories."""
-    there = [(at, each) for at, each in enumerate(facts) if each is not None]
-    if not there:
-        raise InputError("All partitions are empty. Give at least one query.")
-    (at, one), rest = there[0], there[1:]
-    for other_at, other in rest:
-        if (one.n_features, one.names) != (other.n_features, other.names):
+# --- all partitions ------------------------------------------------------------------------------
+
+
+def require_alike(summaries: Sequence[Summary | None]) -> None:
+    """Refuse partitions whose features, or their categories, differ."""
+    present = [(number, summary) for number, summary in enumerate(summaries) if summary is not None]
+    if not present:
+        raise InputError("All partitions are empty. Pass at least one query.")
+    (first, expected), rest = present[0], present[1:]
+    for number, summary in rest:
+        if (expected.n_features, expected.names) != (summary.n_features, summary.names):
             raise InputError(
-                f"Partition {other_at} has other features than partition {at} ({other.n_features} "
-                f"and {one.n_features}). Give the same columns in the same order everywhere."
+                f"Partition {number} has other features than partition {first} "
+                f"({summary.n_features} and {expected.n_features}). Pass the same columns in the "
+                "same order in all partitions."
             )
-        if one.types != other.types:
-            mine, theirs = dict(one.types), dict(other.types)
-            name = next(n for n in {**mine, **theirs} if mine.get(n) != theirs.get(n))
+        if expected.categories != summary.categories:
+            differing = dict(expected.categories.items() ^ summary.categories.items())
             raise InputError(
-                f"The categories of the feature {name!r} differ between partitions {at} and "
-                f"{other_at}, so that their codes mean different things. Make them one: "
+                f"The categories of the feature {min(differing)!r} differ between partitions "
+                f"{first} and {number}, so that equal codes mean different categories. Unify them: "
                 "ddf = ddf.categorize()."
             )
 
 
-def common_groups(pieces: Sequence[list[tuple[str, list[Any], list[Any] | None]]]) -> Any:
-    """The names of all groups, as one table of all rows would number them."""
-    there = [each for each in pieces if each]
-    if not there:
+def common_groups(pieces: Sequence[list[Distinct]]) -> tuple[str, ...]:
+    """The names of all groups, in the order that one table of all rows would have."""
+    present = [columns for columns in pieces if columns]
+    if not present:
         return ()
-    columns: dict[str, Any] = {}
-    n_rows = sum(len(each[0][1]) for each in there)
-    for at, (name, _, categories) in enumerate(there[0]):
-        values = [value for each in there for value in each[at][1]]
-        same = all(each[at][2] == categories for each in there)
-        columns[name or f"column {at}"] = _column(values, categories if same else None)
-    single = columns[next(iter(columns))] if len(columns) == 1 else columns
-    return encode_groups(single, n_rows)[1]
+    table: dict[str, Any] = {}
+    for number, (name, _, categories) in enumerate(present[0]):
+        values = [value for columns in present for value in columns[number][1]]
+        same = all(columns[number][2] == categories for columns in present)
+        table[name or f"column {number}"] = _column(values, categories if same else None)
+    single = next(iter(table.values())) if len(table) == 1 else table
+    return encode_groups(single, sum(len(columns[0][1]) for columns in present))[1]
 
 
 def _column(values: list[Any], categories: list[Any] | None) -> Any:
@@ -229,20 +232,22 @@ def _column(values: list[Any], categories: list[Any] | None) -> Any:
     return pd.Series(pd.Categorical(values, categories=categories))
 
 
-def may_be_cut(facts: Sequence[Facts | None]) -> bool:
-    """Whether the ranges of query ids overlap, so that one may lie on two partitions."""
-    there = [each for each in facts if each is not None]
+# --- queries that are cut ------------------------------------------------------------------------
+
+
+def may_be_cut(summaries: Sequence[Summary]) -> bool:
+    """Whether ranges of query ids overlap, so that a query may be on two partitions."""
     try:
-        ordered = sorted(there, key=lambda each: (each.first, each.last))
-        return not all(one.last < other.first for one, other in pairwise(ordered))
-    except TypeError:  # ids of several kinds
+        ordered = sorted(summaries, key=lambda summary: (summary.first, summary.last))
+        return any(left.last >= right.first for left, right in pairwise(ordered))
+    except TypeError:  # ids of several types
         return True
 
 
 def id_hashes(piece: Piece) -> NDArray[np.uint64]:
     """Eight bytes for each query id, the same on all machines."""
     ids = [] if piece.queries is None else piece.queries.query_ids.tolist()
-    return np.fromiter((_hash(each) for each in ids), np.uint64, len(ids))
+    return np.fromiter(map(_hash, ids), np.uint64, len(ids))
 
 
 def _hash(value: Any) -> int:
@@ -252,106 +257,88 @@ def _hash(value: Any) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
-def find_cut(hashes: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
+def repeated(hashes: Sequence[NDArray[np.uint64]]) -> NDArray[np.uint64]:
     """The hashes that more than one partition has."""
-    found, counts = np.unique(np.concatenate(hashes), return_counts=True)
-    return np.asarray(found[counts > 1])
+    distinct, counts = np.unique(np.concatenate(hashes), return_counts=True)
+    return np.asarray(distinct[counts > 1])
 
 
-def cut_labels(cut: NDArray[np.uint64], piece: Piece) -> dict[int, tuple[Any, list[float]]]:
-    """Of the queries that are cut, the id and the labels that this partition has."""
-    if piece.queries is None:
+def labels_of_cut(cut: NDArray[np.uint64], piece: Piece) -> dict[int, tuple[Any, list[float]]]:
+    """The id and the labels that this partition has of each query that is cut, by hash."""
+    queries = piece.queries
+    if queries is None:
         return {}
     hashes = id_hashes(piece)
-    order = np.flatnonzero(np.isin(hashes, cut[:_MOST_COUNTED]))
-    queries = piece.queries
     return {
-        int(hashes[at]): (queries.query_ids[at], queries.y[queries.query == at].tolist())
-        for at in order
+        int(hashes[query]): (queries.query_ids[query], queries.y[queries.query == query].tolist())
+        for query in np.flatnonzero(np.isin(hashes, cut[:_MOST_COUNTED]))
     }
 
 
 def refuse_cut(
-    n_cut: int, n_queries: int, n_found: int, parts: Sequence[dict[int, tuple[Any, list[float]]]]
+    n_cut: int, n_queries: int, n_pairs: int, parts: Sequence[dict[int, tuple[Any, list[float]]]]
 ) -> None:
     """Refuse queries that are cut, with the number of pairs that would be lost."""
     labels: dict[int, list[float]] = {}
-    kept = 0
     for part in parts:
         for key, (_, own) in part.items():
             labels.setdefault(key, []).extend(own)
-            kept += _pairs_of(own)
-    whole = sum(map(_pairs_of, labels.values()))
+    n_kept = sum(_pairs_of(own) for part in parts for _, own in part.values())
+    n_lost = sum(map(_pairs_of, labels.values())) - n_kept
     key = next(iter(labels))
-    where = [at for at, part in enumerate(parts) if key in part]
-    name = next(part[key][0] for part in parts if key in part)
+    where = [number for number, part in enumerate(parts) if key in part]
     raise InputError(
-        f"{n_cut} of {n_queries} queries lie on more than one partition, the first is {show(name)} "
-        f"on partitions {', '.join(map(str, where[:4]))}. The labels imply "
-        f"{n_found - kept + whole:,} preference pairs, the partitions hold {n_found:,}: "
-        f"{whole - kept:,} would be lost without a word. Bring the rows of each query together: "
-        "sort files by query before they are written, or "
+        f"{n_cut} of {n_queries} queries lie on more than one partition, the first is "
+        f"{show(parts[where[0]][key][0])} on partitions {', '.join(map(str, where[:4]))}. The "
+        f"labels imply {n_pairs + n_lost:,} preference pairs, the partitions hold {n_pairs:,}: "
+        f"{n_lost:,} would be lost silently. Bring the rows of each query to one partition: sort "
+        "files by query before they are written, or use "
         "ddf = pairity.data.distributed.repartition_by_query(ddf, qid)."
     )
 
 
 def _pairs_of(labels: list[float]) -> int:
-    counts = np.unique(np.asarray(labels), return_counts=True)[1]
-    return (len(labels) ** 2 - int((counts.astype(np.int64) ** 2).sum())) // 2
+    counts = np.unique(np.asarray(labels), return_counts=True)[1].astype(np.int64)
+    return (len(labels) ** 2 - int((counts**2).sum())) // 2
 
 
-def piece_digest(piece: Piece) -> str:
-    """The digest of a partition's content; empty where it is."""
-    return "" if piece.queries is None else digest(piece.queries)
-
-
-def common_digest(parts: Sequence[str]) -> str:
-    """The digest of all partitions in order, whichever workers have them."""
-    return hashlib.sha256("".join(parts).encode()).hexdigest()
-
-
-# --- split ---------------------------------------------------------------------------------------
+# --- parts of a worker ---------------------------------------------------------------------------
 
 
 def ids_of(queries: Queries) -> Any:
-    """The ids of queries; whole numbers as such, which take a tenth of the room of objects."""
+    """The ids of queries; whole numbers as int64, which take a tenth of the memory of objects."""
     ids = np.asarray(queries.query_ids.tolist())
     return ids if ids.dtype.kind == "i" and ids.ndim == 1 else queries.query_ids
 
 
-def find_drawn(drawn: NDArray[np.uint8], ids: Sequence[Any]) -> list[NDArray[np.bool_]]:
-    """Of some parts of the data, the queries that were drawn, given as bits in the order of ids."""
+def chosen_ids(drawn: NDArray[np.uint8], ids: Sequence[Any]) -> list[NDArray[np.bool_]]:
+    """A mask for each part of the data; `drawn` has one bit per query, in the order of ids."""
     ranks = rank_queries(np.concatenate(ids))
-    chosen = np.unpackbits(drawn, count=len(ranks)).astype(bool)[ranks]
-    return np.split(chosen, np.cumsum([len(each) for each in ids])[:-1])
+    mask = np.unpackbits(drawn, count=len(ranks)).astype(bool)[ranks]
+    return np.split(mask, np.cumsum([len(part) for part in ids])[:-1])
 
 
-def part_of(groups: tuple[str, ...], chosen: NDArray[np.bool_], pieces: Sequence[Piece]) -> Piece:
+def part_of(groups: tuple[str, ...], mask: NDArray[np.bool_], pieces: Sequence[Piece]) -> Piece:
     """Some queries of some partitions."""
-    return Piece(join(groups, pieces).take(chosen), [])
-
-
-# --- joined --------------------------------------------------------------------------------------
+    return Piece(join(groups, pieces).take(mask), [])
 
 
 def join(groups: tuple[str, ...], pieces: Sequence[Piece]) -> Queries:
-    """The partitions of one worker as one."""
+    """Several partitions as one."""
     parts = [p.queries.with_groups_of(groups) for p in pieces if p.queries is not None]
     if len(parts) == 1:
         return parts[0]
-    sizes = np.cumsum([0, *(part.n_queries for part in parts)])
-    numbered = zip(parts, sizes, strict=False)
+    first = np.cumsum([0, *(part.n_queries for part in parts)])
     weighted = parts[0].query_weight is not None
-    return Queries(
+    return replace(
+        parts[0],
         X=_stack([part.X for part in parts]),
         y=np.concatenate([part.y for part in parts]),
-        query=np.concatenate([part.query + first for part, first in numbered]),
-        query_ids=object_array([each for part in parts for each in part.query_ids.tolist()]),
+        query=np.concatenate([part.query + n for part, n in zip(parts, first, strict=False)]),
+        query_ids=object_array([name for part in parts for name in part.query_ids.tolist()]),
         group=np.concatenate([part.group for part in parts]),
-        groups=groups,
         item_weight=_stack([part.item_weight for part in parts]),
         query_weight=np.concatenate([part.weight_of_query for part in parts]) if weighted else None,
-        feature_names=parts[0].feature_names,
     )
 
 

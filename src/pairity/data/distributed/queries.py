@@ -1,83 +1,96 @@
-"""DaskQueries: queries that live on the workers of a cluster, one share on each.
+"""DaskQueries: queries on the workers of a cluster, one share on each.
 
-The outer loop runs on the client and asks two things of its queries: a sum over all of them
-(`total`), and a column to be kept where the items are (`each`). Sums are K × K, or as long as
-there are features; columns never leave their workers.
+The outer loop runs on the client and asks for sums over all queries (`total`) and for columns that
+stay with their items (`each`). Sums are K × K, or have one entry per feature; columns never leave
+their workers.
 """
 
 from __future__ import annotations
 
+import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from numbers import Integral
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairity._utils.threads import assign_threads
 from pairity._utils.typing import Array
-from pairity.data.distributed.clients import (
-    Placed,
-    is_dask,
-    using_client,
-    while_connected,
-    workers_of,
-)
+from pairity.data.cache import Cache
+from pairity.data.digest import digest_of_parts
+from pairity.data.distributed.clients import while_connected, workers_of
 from pairity.data.distributed.partitions import (
-    Facts,
     Piece,
+    Summary,
     as_pieces,
-    common_digest,
+    chosen_ids,
     common_groups,
-    cut_labels,
-    describe,
-    find_cut,
-    find_drawn,
     id_hashes,
     ids_of,
     join,
+    labels_of_cut,
     may_be_cut,
     part_of,
     piece_digest,
     read_piece,
     refuse_cut,
+    repeated,
     require_alike,
-    scored,
+    summarize,
+    validated,
 )
-from pairity.data.queries import Queries, draw_queries
+from pairity.data.queries import Queries
+from pairity.data.splits import draw_queries
 from pairity.exceptions import InputError
 
-_LARGE = 100_000  # bytes of a function and what it carries, from which on it is sent once
-_SPARE = 1.1  # how much fuller than the mean a worker may be before partitions move
+_LARGE = 100_000  # bytes: a larger function, such as one with a model, is sent to workers once
+_BALANCE = 1.1  # a worker may have this many times the mean number of rows before partitions move
+_ATTEMPTS = 3  # to place shares on distinct workers, while workers come and go
+
+
+@dataclass(frozen=True, eq=False)
+class DaskColumn:
+    """A column of queries on workers, in the place of a Dask collection."""
+
+    queries_on_workers: DaskQueries
+    name: str
 
 
 @dataclass(eq=False)
-class DaskQueries:
-    """Queries spread over workers; made by `DaskQueries.from_collections`.
+class DaskQueries(Cache):
+    """Queries spread over workers, with the methods of `pairity.Queries`.
 
-    ``model.fit(**queries)`` works as with `Queries`; nothing is read or checked again.
+    Create one with `DaskQueries.from_collections` or `pairity.read_parquet`, and pass it to
+    ``model.fit(queries)``, ``model.path(queries)`` and
+    ``audit(queries, model.predict(queries.X))``; nothing is read or checked again.
 
     Attributes
     ----------
     client : distributed.Client
     groups : tuple of str
-    n_items, n_queries, n_missing, n_pairs, n_features : int, of all partitions
-    feature_names : tuple of str, or None
+    summaries : list of Summary, one per partition
+    pieces : list of delayed Piece, from which shares are made again if a worker is lost
+    n_items, n_queries, n_missing, n_pairs, n_features : int, over all partitions
+    feature_names, feature_types, raw : as in `Queries`
     shares : list of futures, each the queries of one worker
+    spans : list of list of int, the pieces of each share
     """
 
     client: Any
     groups: tuple[str, ...]
-    facts: list[Facts]
-    pieces: list[Any]  # delayed; from these, shares are made anew where a worker is lost
-    feature_names: tuple[str, ...] | None
-    digest: str  # which data these are, from the digests of the partitions in order
+    summaries: list[Summary]
+    pieces: list[Any]
+    content: str  # the digest
+    feature_types: str | list[str] | None
+    raw: bool
     shares: list[Any] = field(default_factory=list)
-    spans: list[list[int]] = field(default_factory=list)  # the pieces of each share
-    kept: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    spans: list[list[int]] = field(default_factory=list)
+
+    distributed: ClassVar[bool] = True
 
     @classmethod
     def from_collections(
@@ -92,54 +105,57 @@ class DaskQueries:
         """
         import dask
 
-        if isinstance(columns.get("query_weight"), dict):
+        if isinstance(columns.get("query_weight"), Mapping):
             raise InputError(
-                "query_weight is a mapping. Beside Dask collections, give it as a column."
+                "query_weight is a mapping. With Dask collections, pass it as a column."
             )
+        if columns.get("group") is not None:
+            raise InputError("group is not supported with Dask collections. Pass qid as a column.")
         with while_connected(client):
             delayed = [
-                dask.delayed(partial(read_piece, number, raw), pure=True)(each)
-                for number, each in enumerate(as_pieces(columns))
+                dask.delayed(partial(read_piece, number, raw), pure=True)(piece)
+                for number, piece in enumerate(as_pieces(columns))
             ]
             read = client.compute(delayed)
-            facts = client.gather(client.map(describe, read))
-            require_alike(facts)
+            summaries = client.gather(client.map(summarize, read))
+            require_alike(summaries)
             found = common_groups(client.gather(client.map(_distinct_of, read)))
-            _refuse_cut(client, read, facts)
-            content = common_digest(client.gather(client.map(piece_digest, read)))
-        there = [at for at, each in enumerate(facts) if each is not None]
-        made = cls(
+            _refuse_cut(client, read, summaries)
+            content = digest_of_parts(client.gather(client.map(piece_digest, read)))
+        present = [number for number, summary in enumerate(summaries) if summary is not None]
+        queries = cls(
             client=client,
             groups=found if groups is None else groups,
-            facts=[facts[at] for at in there],
-            pieces=[delayed[at] for at in there],
-            feature_names=facts[there[0]].names,
-            digest=content,
+            summaries=[summaries[number] for number in present],
+            pieces=[delayed[number] for number in present],
+            content=content,
+            feature_types=_feature_types(columns.get("X")),
+            raw=raw,
         )
-        made.place([read[at] for at in there])
-        return made
+        queries.place([read[number] for number in present])
+        return queries
 
     # --- sizes -----------------------------------------------------------------------------------
 
     @property
     def n_items(self) -> int:
         """Number of rows."""
-        return sum(each.n_items for each in self.facts)
+        return sum(summary.n_items for summary in self.summaries)
 
     @property
     def n_queries(self) -> int:
-        """Number of lists."""
-        return sum(each.n_queries for each in self.facts)
+        """Number of queries."""
+        return sum(summary.n_queries for summary in self.summaries)
 
     @property
     def n_pairs(self) -> int:
-        """Number of preference pairs, whatever they weigh."""
-        return sum(each.n_pairs for each in self.facts)
+        """Number of preference pairs, whatever their weight."""
+        return sum(summary.n_pairs for summary in self.summaries)
 
     @property
     def n_missing(self) -> int:
         """Number of items whose group is missing."""
-        return sum(each.n_missing for each in self.facts)
+        return sum(summary.n_missing for summary in self.summaries)
 
     @property
     def n_groups(self) -> int:
@@ -149,115 +165,167 @@ class DaskQueries:
     @property
     def n_features(self) -> int:
         """Number of features."""
-        return self.facts[0].n_features
+        return self.summaries[0].n_features
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the features."""
+        return self.summaries[0].names
 
     # --- what the outer loop asks for ------------------------------------------------------------
 
+    def digest(self) -> str:
+        """The digest of the partitions in order, as 64 hexadecimal digits."""
+        return self.content
+
     def total(self, function: Callable[..., ArrayLike], *columns: Any) -> Array:
-        """What a function of queries and columns returns, added up over the workers."""
-        with while_connected(self.client):
-            parts = self.client.gather(self._submit(function, columns))
-        return np.asarray(np.sum(np.asarray(parts, dtype=np.float64), axis=0))
+        """The sum of ``function(queries, *columns)`` over the workers."""
+        parts = np.asarray(self.gather(function, *columns), dtype=np.float64)
+        return np.asarray(parts.sum(axis=0))
 
     def each(self, function: Callable[..., Any], *columns: Any) -> list[Any]:
-        """What a function returns for the queries of each worker, kept there."""
+        """The results of a function for the queries of each worker, which stay there."""
         with while_connected(self.client):
             return self._submit(function, columns)
 
     def gather(self, function: Callable[..., Any], *columns: Any) -> list[Any]:
-        """What a function returns for the queries of each worker, brought here."""
+        """The results of a function for the queries of each worker, on the client."""
         with while_connected(self.client):
-            found: list[Any] = self.client.gather(self._submit(function, columns))
-        return found
-
-    def cached(self, name: str, settings: Any, make: Callable[[], Any]) -> Any:
-        """As `Queries.cached`, of what the client keeps."""
-        if name not in self.kept or self.kept[name][0] != settings:
-            self.kept[name] = (settings, make())
-        return self.kept[name][1]
+            results: list[Any] = self.client.gather(self._submit(function, columns))
+        return results
 
     def _submit(self, function: Callable[..., Any], columns: Sequence[Any]) -> list[Any]:
         import cloudpickle
 
-        if len(cloudpickle.dumps(function)) > _LARGE:  # such as one that carries a model
+        if len(cloudpickle.dumps(function)) > _LARGE:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of its size
-                function = self.client.submit(_itself, function, pure=False)
+                warnings.simplefilter("ignore", UserWarning)  # Dask warns of its size
+                function = self.client.submit(_identity, function, pure=False)
         return [
-            self.client.submit(_call, function, share, *own, pure=False)
-            for share, *own in zip(self.shares, *columns, strict=True)
+            self.client.submit(_call, function, share, *values, pure=False)
+            for share, *values in zip(self.shares, *columns, strict=True)
         ]
+
+    # --- subsets and other versions --------------------------------------------------------------
 
     def thinned(self, every: int) -> DaskQueries:
-        """Every so many queries, numbered from partition to partition."""
+        """Every `every`-th query, numbered from partition to partition."""
         if every == 1:
             return self
-        first = np.cumsum([0, *(each.n_queries for each in self.facts)])
+        first = np.cumsum([0, *(summary.n_queries for summary in self.summaries)])
         numbers = [
-            np.concatenate([np.arange(first[at], first[at + 1]) for at in span])
+            np.concatenate([np.arange(first[piece], first[piece + 1]) for piece in span])
             for span in self.spans
         ]
-        return self._take([each % every == 0 for each in numbers], f"every {every}")
+        return self._take([share % every == 0 for share in numbers], f"every {every}")
 
     def split(self, fraction: float, random_state: Any = None) -> tuple[DaskQueries, DaskQueries]:
-        """As `Queries.split`, and the same queries: which, depends on the order of ids alone.
+        """The split of `Queries.split`, with the same queries: it depends on the order of ids only.
 
-        The ids meet on one worker; to the client comes a bit for each query.
+        One worker collects the ids; the client receives one bit per query.
         """
-        held = np.packbits(draw_queries(self.n_queries, fraction, random_state))
+        drawn = np.packbits(draw_queries(self.n_queries, fraction, random_state))
         with while_connected(self.client):
             ids = self._submit(ids_of, ())
-            drawn = self.client.submit(find_drawn, held, ids, pure=False).result()
-        rest, name = [~each for each in drawn], held.tobytes().hex()
-        return self._take(rest, f"without {name}"), self._take(drawn, f"only {name}")
+            masks = self.client.submit(chosen_ids, drawn, ids, pure=False).result()
+        name = drawn.tobytes().hex()
+        rest = self._take([~mask for mask in masks], f"without {name}")
+        return rest, self._take(masks, f"only {name}")
 
-    def _take(self, chosen: Sequence[NDArray[np.bool_]], name: str) -> DaskQueries:
-        """Some queries of each share, each on its worker; what is left of a share is a piece."""
+    def split_again(
+        self, fraction: float, random_state: Any, trained_on: Any
+    ) -> tuple[DaskQueries, DaskQueries]:
+        """The split of an earlier fit, drawn again with the same seed."""
+        del trained_on  # models keep no ids of queries on workers
+        if not isinstance(random_state, Integral):
+            raise InputError(
+                f"random_state is {random_state!r}, which does not determine the queries that were "
+                "held out on the workers. Fit with a whole number as random_state."
+            )
+        return self.split(fraction, random_state)
+
+    def view(self) -> DaskQueries:
+        """A copy that shares the rows on the workers and the cache."""
+        return copy.copy(self)
+
+    def release(self) -> None:
+        """Allow workers to drop the rows, after a split."""
+        self.shares = []
+
+    def training_record(self, source: Any) -> None:
+        """Nothing: a fitted model does not keep training queries of workers."""
+
+    def validated(self) -> DaskQueries:
+        """The same queries with features that are finite numbers, for engines that need them."""
+        import dask
+
+        if not self.raw:
+            return self
+        pieces = [dask.delayed(validated)(piece) for piece in self.pieces]
+        return replace(self, shares=self.each(Queries.validated), pieces=pieces, raw=False)
+
+    def with_scores(self, scores: Any) -> DaskQueries:
+        """The same queries with scores, as `predict(queries.X)` returns them, as one feature."""
+        if not isinstance(scores, list) or len(scores) != len(self.shares):
+            raise InputError(
+                f"scores is {type(scores).__name__}, but the queries are on {len(self.shares)} "
+                "workers. Pass model.predict(queries.X)."
+            )
+        return replace(self, shares=self.each(Queries.with_scores, scores), pieces=[])
+
+    def with_groups_of(self, other: Any) -> DaskQueries:
+        """The same queries with the group codes of `other`, matched by name."""
+        groups = other if isinstance(other, tuple) else other.groups
+        if groups == self.groups:
+            return self
+        shares = self.each(Queries.with_groups_of, [groups] * len(self.shares))
+        return replace(self, groups=groups, shares=shares)
+
+    def _take(self, masks: Sequence[NDArray[np.bool_]], name: str) -> DaskQueries:
+        """Some queries of each share, which stay on its worker; each result is one piece."""
         import dask
 
         shares, pieces = [], []
-        for at, (mask, span, address) in enumerate(
-            zip(chosen, self.spans, self.addresses(), strict=True)
+        for share, mask, span, address in zip(
+            self.shares, masks, self.spans, self.addresses(), strict=True
         ):
             if mask.any():
-                shares.append(
-                    self.client.submit(
-                        Queries.take, self.shares[at], mask, workers=[address],
-                        allow_other_workers=True, pure=False,
-                    )
-                )  # fmt: skip
-                held = [self.pieces[k] for k in span]
-                pieces.append(dask.delayed(part_of)(self.groups, mask, held))
+                shares.append(_submit_to(self.client, address, Queries.take, share, mask))
+                span_pieces = [self.pieces[number] for number in span]
+                pieces.append(dask.delayed(part_of)(self.groups, mask, span_pieces))
         with while_connected(self.client):
-            facts = self.client.gather(self.client.map(_describe_queries, shares, pure=False))
+            summaries = self.client.gather(self.client.map(_summarize_share, shares, pure=False))
         return replace(
-            self, facts=facts, pieces=pieces, digest=common_digest([self.digest, name]),
-            shares=shares, spans=[[at] for at in range(len(shares))], kept={},
-        )  # fmt: skip
-
-    def with_scores(self, scores: list[Any]) -> DaskQueries:
-        """The same queries with scores, as `each` keeps them, as their one feature."""
-        with while_connected(self.client):
-            shares = self._submit(scored, (scores,))
-        return replace(self, shares=shares, pieces=[], kept={})
+            self,
+            summaries=summaries,
+            pieces=pieces,
+            content=digest_of_parts([self.content, name]),
+            shares=shares,
+            spans=[[number] for number in range(len(shares))],
+        )
 
     # --- the mapping that fit(**queries) unpacks -------------------------------------------------
 
     def keys(self) -> tuple[str, ...]:
-        """What `fit` is given; weights come along."""
+        """The arguments of `fit`; the weights are included in the queries."""
         return ("X", "y", "qid", "sensitive_features")
 
-    def __getitem__(self, name: str) -> Placed:
-        return Placed(self, name)
+    def __getitem__(self, name: str) -> DaskColumn:
+        return DaskColumn(self, name)
 
-    # --- where they live -------------------------------------------------------------------------
+    @property
+    def X(self) -> DaskColumn:  # noqa: N802 - as in `Queries`
+        """The features, for ``model.predict(queries.X)``."""
+        return DaskColumn(self, "X")
+
+    # --- where they are --------------------------------------------------------------------------
 
     def place(self, read: list[Any] | None = None) -> None:
         """Give every worker its share.
 
-        At first these are the partitions that it has, moved only to even them out. Where workers
-        were lost and as many are there again, the shares are those of before, so that a round
-        that is repeated adds up the same numbers in the same order.
+        At first a share has the partitions that are on the worker, moved only to balance the
+        load. If workers were lost and the same number is back, shares stay the same, so that a
+        repeated round adds up the same numbers in the same order.
         """
         client = self.client
         read = client.compute(self.pieces) if read is None else read
@@ -266,97 +334,80 @@ class DaskQueries:
         if self.spans and len(self.spans) <= len(workers):
             spans = dict(zip(workers, self.spans, strict=False))
         else:
-            spans = self._even_out(client.who_has(read), [each.key for each in read], workers)
+            spans = self._balance(client.who_has(read), [piece.key for piece in read], workers)
         self.spans = list(spans.values())
         self.shares = [
-            client.submit(
-                join, self.groups, [read[at] for at in span], workers=[address],
-                allow_other_workers=True, pure=False,
-            )
+            _submit_to(client, address, join, self.groups, [read[number] for number in span])
             for address, span in spans.items()
-        ]  # fmt: skip
+        ]
         _wait(client, self.shares)
 
-    def _even_out(
+    def _balance(
         self, holders: dict[str, Any], keys: list[str], workers: list[str]
     ) -> dict[str, list[int]]:
-        """Which partitions each worker gets."""
+        """The partitions that each worker gets."""
         load = dict.fromkeys(workers, 0)
-        most = _SPARE * self.n_items / max(1, len(load))
+        most = _BALANCE * self.n_items / max(1, len(load))
         spans: dict[str, list[int]] = {}
-        for at, (key, fact) in enumerate(zip(keys, self.facts, strict=True)):
-            here = [each for each in holders.get(key, ()) if each in load]
-            least = min(load, key=lambda each: load[each])
-            chosen = min(here, key=lambda each: load[each]) if here else least
-            if load[chosen] and load[chosen] + fact.n_items > most:
+        for number, (key, summary) in enumerate(zip(keys, self.summaries, strict=True)):
+            holding = [worker for worker in holders.get(key, ()) if worker in load]
+            least = min(load, key=load.__getitem__)
+            chosen = min(holding, key=load.__getitem__) if holding else least
+            if load[chosen] and load[chosen] + summary.n_items > most:
                 chosen = least
-            load[chosen] += fact.n_items
-            spans.setdefault(chosen, []).append(at)
+            load[chosen] += summary.n_items
+            spans.setdefault(chosen, []).append(number)
         return spans
 
     def addresses(self) -> list[str]:
-        """The worker of each share; shares are placed anew where two have come together."""
+        """The worker of each share; shares are placed again if two are on one worker."""
         with while_connected(self.client):
-            for _ in range(3):
+            for _ in range(_ATTEMPTS):
                 holders = self.client.who_has(self.shares)
-                found = [(holders.get(each.key) or [""])[0] for each in self.shares]
-                if all(found) and len(set(found)) == len(found):
-                    return found
+                addresses = [(holders.get(share.key) or [""])[0] for share in self.shares]
+                if all(addresses) and len(set(addresses)) == len(addresses):
+                    return addresses
                 self.place()
-        raise InputError("The workers of the cluster come and go. Fit when it is at rest.")
+        raise InputError(
+            f"Workers joined or left the cluster during {_ATTEMPTS} attempts to place the data. "
+            "Fit when the cluster is stable."
+        )
+
+
+def _submit_to(client: Any, address: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    return client.submit(
+        function, *arguments, workers=[address], allow_other_workers=True, pure=False
+    )
 
 
 def _wait(client: Any, futures: Any) -> None:
-    """Until all are there; of this client, which need not be the current one."""
+    """Wait for futures of this client, which may not be the current one."""
     from distributed import wait
 
     with client.as_current():
         wait(futures)
 
 
-@contextmanager
-def opened(
-    columns: dict[str, Any],
-    *,
-    raw: bool,
-    client: Any = None,
-    announce: bool = True,
-    groups: tuple[str, ...] | None = None,
-) -> Iterator[Any]:
-    """Queries from columns: in memory, or on workers where some columns are Dask collections.
-
-    Parameters
-    ----------
-    columns : dict, as `Queries.from_arrays` takes them
-    client, announce : as in `using_client`
-    groups : tuple of str, optional
-        The numbering of groups of other data.
-    """
-    if isinstance(columns["X"], Placed):
-        yield replace(columns["X"].queries)  # a copy, which may let go of what the caller keeps
+def _refuse_cut(client: Any, read: list[Any], summaries: list[Summary | None]) -> None:
+    """Refuse queries whose rows are on several partitions."""
+    present = [summary for summary in summaries if summary is not None]
+    if not may_be_cut(present):
         return
-    if not any(map(is_dask, columns.values())):
-        queries = Queries.from_arrays(**columns, raw=raw)
-        yield queries if groups is None else queries.with_groups_of(groups)
-        return
-    with using_client(client, announce=announce) as current:
-        yield DaskQueries.from_collections(current, raw=raw, groups=groups, **columns)
+    cut = client.submit(repeated, client.map(id_hashes, read)).result()
+    if len(cut):
+        refuse_cut(
+            len(cut),
+            sum(summary.n_queries for summary in present) - len(cut),
+            sum(summary.n_pairs for summary in present),
+            client.gather(client.map(partial(labels_of_cut, cut), read)),
+        )
 
 
-def _refuse_cut(client: Any, read: list[Any], facts: list[Facts | None]) -> None:
-    if not may_be_cut(facts):
-        return
-    hashes = client.map(id_hashes, read)
-    cut = client.submit(find_cut, hashes).result()
-    if not len(cut):
-        return
-    there = [each for each in facts if each is not None]
-    refuse_cut(
-        len(cut),
-        sum(each.n_queries for each in there) - len(cut),
-        sum(each.n_pairs for each in there),
-        client.gather(client.map(partial(cut_labels, cut), read)),
-    )
+def _feature_types(X: Any) -> str | list[str] | None:
+    if X is None:
+        return None
+    types = getattr(X, "dtypes", None)
+    return str(X.dtype) if types is None else [str(dtype) for dtype in types]
 
 
 def _call(function: Callable[..., Any], queries: Queries, *columns: Any) -> Any:
@@ -366,21 +417,19 @@ def _call(function: Callable[..., Any], queries: Queries, *columns: Any) -> Any:
 
 
 def n_worker_threads() -> int:
-    """How many threads the worker has on which this runs."""
+    """The number of threads of the worker on which this runs."""
     from distributed import get_worker
 
     return int(get_worker().state.nthreads)
 
 
-def _itself(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _distinct_of(piece: Any) -> Any:
+def _distinct_of(piece: Piece) -> Any:
     return piece.distinct
 
 
-def _describe_queries(queries: Queries) -> Facts:
-    found = describe(Piece(queries, []))
-    assert found is not None  # noqa: S101 - it is not empty
-    return found
+def _summarize_share(queries: Queries) -> Summary | None:
+    return summarize(Piece(queries, []))
