@@ -1,4 +1,4 @@
-"""check_method: methods have the properties, and one that lacks a property is told so."""
+"""check_method: sound methods pass, and each broken method gets its own error."""
 # ruff: noqa: ARG002 - methods have the arguments of their kind, needed or not
 
 from dataclasses import replace
@@ -191,8 +191,8 @@ class CannotBeStopped(Plain):
 
 
 BROKEN = [
-    (Nameless, "description", "text of one line"),
-    (TwoLines, "description", "text of one line"),
+    (Nameless, "description", "one line of text"),
+    (TwoLines, "description", "one line of text"),
     (NumberedSettings, "description", "mapping from names"),
     (AddressInSettings, "description", "address"),
     (NotSaid, "description", "needs_group is None"),
@@ -213,7 +213,7 @@ BROKEN = [
     (NeedsEveryGroup, "missing groups", "ValueError: an item has no group"),
     (IndexesTheMissing, "missing groups", "IndexError"),
     (NeedsThree, "two groups", "IndexError"),
-    (CannotBeStopped, "interruption", "Let KeyboardInterrupt out"),
+    (CannotBeStopped, "interruption", "Do not catch KeyboardInterrupt"),
 ]
 
 
@@ -238,7 +238,7 @@ def test_models_pass():
     check_method(as_method(FairRanker(max_rounds=2)), skip=["interruption", "fits"])
 
 
-def test_an_interrupted_fair_ranker_is_no_method():
+def test_an_interrupted_fair_ranker_is_not_a_method():
     """A FairRanker keeps its best round on Ctrl-C; in a comparison that would be another point."""
     METHOD_CHECKS["interruption"](as_method(FairRanker(max_rounds=1, tolerance=0.0)))
 
@@ -258,5 +258,5 @@ def test_checks_one_by_one():
     checks = dict(method_checks(Plain().method(), skip="seed"))
     assert list(checks) == [name for name in METHOD_CHECKS if name != "seed"]
     checks["labels"]()
-    with pytest.raises(InputError, match="no property named 'sede'"):
+    with pytest.raises(InputError, match="skip names 'sede'"):
         list(method_checks(Plain().method(), skip=["sede"]))

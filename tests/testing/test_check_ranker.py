@@ -1,4 +1,4 @@
-"""check_ranker: every ranker of ours has the properties, and a ranker without one is told so."""
+"""check_ranker: every ranker of pairity passes, and each broken ranker gets its own error."""
 # ruff: noqa: ARG002 - rankers have the protocol's arguments, needed or not
 
 import copy
@@ -78,13 +78,13 @@ def plain_linear(queries, alpha=1e-4):
 
 BOOTSTRAP = {
     "row order": "rows are drawn at random, by number",
-    "whole weights": "copies of a row are drawn apart",
+    "integer weights": "copies of a row are drawn apart",
 }
-BATCHES = {"whole weights": "a query and its copy are seen in different steps"}
+BATCHES = {"integer weights": "a query and its copy are seen in different steps"}
 DRAWS = {
     "unit weights": "the lower items are numbered by group, and drawn by number",
     "row order": "pairs are drawn by row",
-    "whole weights": "a query and its copy draw other pairs",
+    "integer weights": "a query and its copy draw other pairs",
 }
 
 
@@ -199,7 +199,7 @@ CATALOGUE = {
 
 @pytest.mark.parametrize("name", RANKER_CHECKS)
 @pytest.mark.parametrize("model", CATALOGUE)
-def test_our_rankers(model, name):
+def test_rankers_of_pairity(model, name):
     ranker, plain, lacks = CATALOGUE[model]()
     if name in lacks:
         with pytest.raises(ContractError, match="scores differ"):
@@ -461,14 +461,14 @@ BROKEN = [
         "Multiply the loss of a pair by table",
     ),
     (
-        TurnsTheTable(), {"weights matter", "whole weights", "zero weights", "weights multiply"},
+        TurnsTheTable(), {"weights matter", "integer weights", "zero weights", "weights multiply"},
         "Multiply the loss of a pair by table",
     ),
-    (SquaresWeights(), {"whole weights"}, "not by a power"),
-    (CountsZeros(), {"zero weights"}, "pairs not there.*every count"),
-    (DropsItemWeights(), {"weights multiply"}, "a cell and its items"),
+    (SquaresWeights(), {"integer weights"}, "not by a power"),
+    (CountsZeros(), {"zero weights"}, "no such pairs.*every count"),
+    (DropsItemWeights(), {"weights multiply"}, "of a cell and of its items"),
     (DropsTheUnknown(), {"missing groups"}, "`Queries.pad` does it"),
-    (ReadsRunsOfRows(), {"row order"}, "shuffled rows.*need not stand together"),
+    (ReadsRunsOfRows(), {"row order"}, "shuffled rows.*need not be contiguous"),
     (NoParameters(), {"clone"}, "no get_params"),
     (LearnsInTheClass(), {"clone", "previous", "interruption"}, "predicts before it is fitted"),
     (GrowsAParameter(), {"parameters"}, "its parameters: seen"),
@@ -476,27 +476,27 @@ BROKEN = [
     (WritesToTheTable(), {"parameters"}, "changed the features or the table"),
     (ReturnsNothing(), {"parameters"}, "return self"),
     (StopsEarly(), {"previous", "interruption"}, "with and without a previous fit"),
-    (TakesOver(), {"previous", "interruption"}, "Copy what you go on from"),
+    (TakesOver(), {"previous", "interruption"}, "Copy what you start from"),
     (CentresScores(), {"predict"}, "Score each row by itself"),
     (HalfPrecision(), {"predict"}, "predict returned float32"),
-    (RemembersRows(), {"predict"}, "the same rows turned"),
+    (RemembersRows(), {"predict"}, "the same rows reversed"),
     (LeavesAMess(), {"interruption"}, "interrupted at its call.*finally"),
     (BorrowsTheFirst(), {"interruption"}, "the first model scores differently"),
-    (CannotBeStopped(), {"interruption"}, "no KeyboardInterrupt came out"),
-    (FollowsNothing(), {"following"}, "Train in both ways alike"),
+    (CannotBeStopped(), {"interruption"}, "no fit raised KeyboardInterrupt"),
+    (FollowsNothing(), {"following"}, "Let both train in the same way"),
     (ForetellsTheOpposite(), {"response"}, "or no response"),
     (HoldsALock(), {"FairRanker"}, "raised TypeError: cannot pickle"),
 ]  # fmt: skip
 
 
-def test_a_ranker_that_does_not_know_us():
+def test_a_ranker_that_does_not_import_pairity():
     check_ranker(Small(), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
     ("ranker", "properties", "message"), BROKEN, ids=lambda value: type(value).__name__
 )
-def test_broken_rankers_are_told_what_is_wrong(ranker, properties, message):
+def test_broken_rankers_fail_with_advice(ranker, properties, message):
     with pytest.raises(ContractError, match=message) as caught:
         check_ranker(ranker)
     assert set(caught.value.properties) == properties
@@ -518,11 +518,11 @@ def test_every_property_can_fail():
 
 
 def test_one_failure_and_several():
-    with pytest.raises(ContractError, match=r"^SquaresWeights fails 'whole weights'") as one:
+    with pytest.raises(ContractError, match=r"^SquaresWeights fails 'integer weights'") as one:
         check_ranker(SquaresWeights())
     with pytest.raises(ContractError, match=r"^2 of 18 properties fail.\n- Ups") as two:
         check_ranker(UpsideDown())
-    assert one.value.properties == ("whole weights",)
+    assert one.value.properties == ("integer weights",)
     assert two.value.properties == ("learns", "weights matter")
     assert isinstance(one.value, AssertionError)
     assert isinstance(one.value, PairityError)
@@ -542,8 +542,8 @@ def test_checks_one_by_one():
         assert check.__doc__
 
 
-def test_what_is_handed_in_is_checked():
-    with pytest.raises(InputError, match=r"no property named 'order'.*'row order'"):
+def test_arguments_are_checked():
+    with pytest.raises(InputError, match=r"skip names 'order'.*'row order'"):
         check_ranker(Small(), skip=["order"])
     with pytest.raises(InputError, match="is not a ranker"):
         check_ranker(object())

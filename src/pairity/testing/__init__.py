@@ -1,7 +1,7 @@
-"""Contracts: the properties that every ranker and every method must have, ours and anybody's."""
+"""Contracts: the properties that every ranker and every method must have."""
 
-from pairity.testing.methods import METHOD_CHECKS, check_method, method_checks
-from pairity.testing.rankers import RANKER_CHECKS, check_ranker, ranker_checks
+from pairity.testing.check_method import METHOD_CHECKS, check_method, method_checks
+from pairity.testing.check_ranker import RANKER_CHECKS, check_ranker, ranker_checks
 
 __all__ = [
     "METHOD_CHECKS",
