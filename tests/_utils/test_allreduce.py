@@ -83,7 +83,7 @@ def test_strangers_are_sent_away():
         assert stranger.recv(1) == b""
     thread.join(10.0)
     door.close()
-    with pytest.raises(TrainingError, match="Only 1 of 2 workers met within 1 s"):
+    with pytest.raises(TrainingError, match="1 of 2 workers connected within 1 s"):
         raise found[0]
 
 

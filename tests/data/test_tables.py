@@ -89,7 +89,7 @@ def test_broken_arrow_files(tmp_path, name):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="does not exist"):
         read_table(tmp_path / "nothing.csv")
     with pytest.raises(InputError, match="is a folder"):
         read_table(tmp_path)
@@ -100,12 +100,12 @@ def test_no_file(tmp_path):
 )
 def test_a_file_that_unpacks_out_of_all_proportion(tmp_path, monkeypatch, name, line):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    monkeypatch.setattr(files, "_LITTLE", 10_000)
+    monkeypatch.setattr(files, "_FREE_BYTES", 10_000)
     path = tmp_path / f"{name}.gz"
     path.write_bytes(gzip.compress(b"x,y\n" * (name == "a.csv") + line * 100_000))
     assert path.stat().st_size * 200 < min(100_000 * len(line), 2**20)  # less than the first block
     tracemalloc.start()
-    with pytest.raises(InputError, match=r"unpacks to more than 200 times its size.*gunzip"):
+    with pytest.raises(InputError, match=r"expands to more than 200 times its size.*gunzip"):
         read_table(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -117,7 +117,7 @@ def test_a_line_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(text_tables, "LONGEST_LINE", 1000)
     path = tmp_path / "a.csv"
     path.write_text("x\n1\n" + "2" * 2000)
-    with pytest.raises(InputError, match=r"Line 3 of .* letters"):
+    with pytest.raises(InputError, match=r"Line 3 of .* characters"):
         read_table(path)
 
 

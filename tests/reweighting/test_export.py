@@ -174,7 +174,7 @@ def test_an_interrupted_export_leaves_what_was_there(tmp_path, monkeypatch, suff
         ("train.pairs", {"block": 1.5}, "block is 1.5"),
         ("train.pairs", {"rows": np.arange(3)}, "shape .3,.*6 items"),
         (".", {}, "is a folder"),
-        ("nowhere/train.pairs", {}, "nowhere' is no folder"),
+        ("nowhere/train.pairs", {}, "nowhere' is not a folder"),
     ],
 )
 def test_refused(tmp_path, name, options, message):

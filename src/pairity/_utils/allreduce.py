@@ -1,7 +1,7 @@
-"""Peers: processes that train one model together, each with its own share of the queries.
+"""Sums over peers: processes that train one model, each with a part of the queries.
 
-Outside of such a training there are none, and a sum is what was given. Inside, `sum_over_peers`
-returns the same total to all of them. All must call it the same number of times, in the same order.
+In distributed training, `sum_over_peers` returns the same total to all peers. All must call it the
+same number of times, in the same order. Otherwise it returns its argument.
 """
 
 from __future__ import annotations
@@ -23,19 +23,22 @@ from pairity._utils.typing import Array
 from pairity.exceptions import TrainingError
 
 _LENGTH = struct.Struct("<q")
+_REMEDY = "Let workers reach each other by TCP on any port."
 
 
 @dataclass(eq=False)
 class Peers:
-    """A star of connections: the first adds up what all of them have, and tells the others.
+    """Connected peers: the first adds up the values of all, and sends the total to the others.
 
     Parameters
     ----------
-    rank : int, which of the peers this is
-    size : int, how many there are
+    rank : int, the number of this peer
+    size : int, the number of peers
     links : list of sockets
-        Of the first, one to each other in the order of their ranks; of any other, one to the first.
-    n_threads : int, for the engine of this peer where its model does not say; 0 leaves it open
+        The first peer has one to each other peer in the order of their ranks; any other peer has
+        one to the first.
+    n_threads : int
+        Threads of this peer's engine if the model does not set them; 0 leaves it to the engine.
     network : dict, parameters with which the engine itself connects the peers
     """
 
@@ -47,32 +50,32 @@ class Peers:
 
     @classmethod
     def gather(cls, listening: socket.socket, key: bytes, size: int, timeout: float) -> Self:
-        """The first peer, when all others have come; strangers without the key are sent away."""
-        found: dict[int, socket.socket] = {}
+        """Accept the connections of all other peers, and refuse any without the key."""
+        links: dict[int, socket.socket] = {}
         listening.settimeout(timeout)
         try:
-            while len(found) < size - 1:
+            while len(links) < size - 1:
                 link = listening.accept()[0]
                 link.settimeout(timeout)
                 challenge = secrets.token_bytes(32)
                 link.sendall(challenge)
                 rank, proof = _LENGTH.unpack(_read(link, 8))[0], _read(link, 32)
                 if hmac.compare_digest(proof, hmac.digest(key, challenge, "sha256")):
-                    found[rank] = link
+                    links[rank] = link
                 else:
                     link.close()
         except OSError as error:
             raise TrainingError(
-                f"Only {len(found) + 1} of {size} workers met within {timeout:g} s ({error}). "
-                "Check that workers can reach each other by TCP on any port."
+                f"{len(links) + 1} of {size} workers connected within {timeout:g} s ({error}). "
+                f"{_REMEDY}"
             ) from error
-        return cls(0, size, [_ready(found[rank]) for rank in sorted(found)])
+        return cls(0, size, [_configure(links[rank]) for rank in sorted(links)])
 
     @classmethod
     def join(
         cls, address: tuple[str, int], key: bytes, rank: int, size: int, timeout: float
     ) -> Self:
-        """Any other peer, connected to the first."""
+        """Connect to the first peer."""
         try:
             link = socket.create_connection(address, timeout=timeout)
             proof = hmac.digest(key, _read(link, 32), "sha256")
@@ -80,27 +83,27 @@ class Peers:
         except OSError as error:
             raise TrainingError(
                 f"The worker at {address[0]} cannot be reached on port {address[1]} ({error}). "
-                "Check that workers can reach each other by TCP on any port."
+                f"{_REMEDY}"
             ) from error
-        return cls(rank, size, [_ready(link)])
+        return cls(rank, size, [_configure(link)])
 
     def sum(self, values: ArrayLike) -> Array:
-        """The sum of all peers' values, added in the order of their ranks."""
-        own = np.array(values, dtype=np.float64)
+        """Return the sum of all peers' values, added in the order of their ranks."""
+        total = np.array(values, dtype=np.float64)
         try:
             if self.rank:
-                _send(self.links[0], own)
-                return _receive(self.links[0], own.shape)
+                _send(self.links[0], total)
+                return _receive(self.links[0], total.shape)
             for link in self.links:
-                own += _receive(link, own.shape)
+                total += _receive(link, total.shape)
             for link in self.links:
-                _send(link, own)
+                _send(link, total)
         except OSError as error:
-            raise TrainingError(f"A worker was lost while its peers trained ({error}).") from error
-        return own
+            raise TrainingError(f"A worker was lost during training ({error}).") from error
+        return total
 
     def close(self) -> None:
-        """Leave; peers that still wait for this one are told by their systems."""
+        """Close the connections, which ends the wait of peers for this one."""
         for link in self.links:
             link.close()
 
@@ -110,7 +113,7 @@ _current: ContextVar[Peers | None] = ContextVar("pairity_peers", default=None)
 
 @contextmanager
 def training_with(peers: Peers) -> Iterator[None]:
-    """Sums inside the block are those of all peers."""
+    """Let sums inside the block be those of all peers."""
     token = _current.set(peers)
     try:
         yield
@@ -120,18 +123,18 @@ def training_with(peers: Peers) -> Iterator[None]:
 
 
 def sum_over_peers(values: ArrayLike) -> Array:
-    """These numbers, added up over all peers where there are any."""
+    """Return the sum of these numbers over all peers, in the shape of the argument."""
     peers = _current.get()
     return np.asarray(values, dtype=np.float64) if peers is None else peers.sum(values)
 
 
 def current_peers() -> Peers:
-    """The peers of the training that is going on; one alone outside of any."""
+    """Return the peers of the current training; a single one outside of distributed training."""
     return _current.get() or Peers()
 
 
-def _ready(link: socket.socket) -> socket.socket:
-    """A link to wait on for as long as a tree may take elsewhere; a lost peer ends the wait."""
+def _configure(link: socket.socket) -> socket.socket:
+    """Let a link wait without limit, because a tree may take long, unless the peer is lost."""
     link.settimeout(None)
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -144,8 +147,9 @@ def _send(link: socket.socket, values: Array) -> None:
 
 def _receive(link: socket.socket, shape: tuple[int, ...]) -> Array:
     length = _LENGTH.unpack(_read(link, 8))[0]
-    if length != 8 * int(np.prod(shape)):
-        raise OSError(f"{length} bytes came where {8 * int(np.prod(shape))} were due")
+    expected = 8 * int(np.prod(shape))
+    if length != expected:
+        raise OSError(f"received {length} bytes instead of {expected}")
     return np.frombuffer(bytearray(_read(link, length)), dtype=np.float64).reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""Files as the rest sees them: gzip undone and limits kept when reading, whole when written."""
+"""Files: reading with gzip decompression and size limits, and atomic writing."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from typing import IO, Any
 
 from pairity.exceptions import InputError
 
-LONGEST_LINE = 2**24  # letters
-GZIP = b"\x1f\x8b"
+LONGEST_LINE = 2**24  # characters; the longest lines of LETOR data have some thousands
+GZIP = b"\x1f\x8b"  # the first bytes of a gzip file
 
-_LITTLE = 2**26  # bytes: what any compressed file may unpack to
-_MOST_TIMES = 200  # and how many times its own size a larger one; tables seldom reach 50
+# A compressed file may expand to 64 MiB, and a larger one to 200 times its size. Real tables
+# seldom reach 50 times.
+_FREE_BYTES = 2**26
+_MAX_RATIO = 200
 
 FilePath = str | os.PathLike[str]
 
@@ -27,64 +29,65 @@ FilePath = str | os.PathLike[str]
 
 
 def require_file(path: FilePath) -> Path:
-    """The path of a file that is there."""
+    """Return the path of a regular file that exists."""
     file = Path(path)
     try:
         if file.is_file():
             return file
-        wrong = "a folder" if file.is_dir() else "no plain file" if file.exists() else "not there"
-    except (OSError, ValueError) as error:  # such as a name that is too long, or holds a NUL
-        raise InputError(f"{str(path)[:200]!r} is no name of a file: {error}.") from error
-    raise InputError(f"{file} is {wrong}. Give a file.")
+        kind = "a folder" if file.is_dir() else "not a regular file"
+        wrong = f"is {kind}" if file.exists() else "does not exist"
+    except (OSError, ValueError) as error:  # such as a name that is too long or contains NUL
+        raise InputError(f"{str(path)[:200]!r} is not a valid file name: {error}.") from error
+    raise InputError(f"{file} {wrong}. Pass the path of a file.")
 
 
 @contextmanager
 def open_binary(path: FilePath) -> Iterator[io.BufferedReader]:
-    """The bytes of a file; one that begins as gzip files do is unpacked as it is read.
+    """Open a file for reading, and decompress it while it is read if it starts like a gzip file.
 
-    What cannot be opened or unpacked is an `InputError`. A compressed file that unpacks to more
-    than 64 MiB and 200 times its own size is refused: it is more likely broken, or meant to fill
-    the memory, than a table.
+    A file that cannot be opened or decompressed is an `InputError`. So is a compressed file that
+    expands to more than 64 MiB and 200 times its size: it is probably damaged, or meant to exhaust
+    memory.
     """
     file = require_file(path)
     try:
         with file.open("rb") as raw:
-            zipped = raw.read(2) == GZIP
+            compressed = raw.read(2) == GZIP
             raw.seek(0)
-            yield io.BufferedReader(GzipReader(raw, file), 2**18) if zipped else raw
-    except (OSError, EOFError, zlib.error) as error:  # gzip has errors of all three kinds
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise InputError(f"{file} cannot be read: {said}. Is the file whole?") from error
+            yield io.BufferedReader(GzipReader(raw, file), 2**18) if compressed else raw
+    except (OSError, EOFError, zlib.error) as error:  # gzip raises all three
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{file} cannot be read: {reason}. Check if it is complete.") from error
 
 
 def megabytes_read(source: io.BufferedReader) -> int:
-    """How much of a file was read so far, as it lies on the disk."""
+    """How many megabytes of a file were read so far, before decompression."""
     raw: Any = source.raw
     return int(raw.on_disk() if isinstance(raw, GzipReader) else raw.tell()) // 2**20
 
 
 class GzipReader(io.RawIOBase):
-    """What a gzip file holds; stops where that grows out of all proportion."""
+    """The content of a gzip file, up to a multiple of the file's size."""
 
     def __init__(self, raw: IO[bytes], file: Path) -> None:
         self.on_disk = raw.tell
         self._source = gzip.GzipFile(fileobj=raw)
         self._file = file
-        self._most = max(_LITTLE, _MOST_TIMES * os.fstat(raw.fileno()).st_size)
+        self._limit = max(_FREE_BYTES, _MAX_RATIO * os.fstat(raw.fileno()).st_size)
         self._done = 0
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """The next bytes."""
+        """Read the next bytes into a buffer."""
         piece = self._source.read(len(buffer))
         self._done += len(piece)
-        if self._done > self._most:
+        if self._done > self._limit:
             raise InputError(
-                f"{self._file} unpacks to more than {_MOST_TIMES} times its size. If that is "
-                "right, unpack it first (gunzip), and give the plain file."
+                f"{self._file} expands to more than {_MAX_RATIO} times its size. If this is "
+                "intended, decompress it first (gunzip) and pass the plain file."
             )
         buffer[: len(piece)] = piece
         return len(piece)
@@ -92,9 +95,9 @@ class GzipReader(io.RawIOBase):
 
 @contextmanager
 def open_text(path: FilePath) -> Iterator[LineReader]:
-    """The lines of a text file in UTF-8, plain or compressed, with or without a mark at its start.
+    """Open a text file in UTF-8, compressed or not, with or without a byte order mark.
 
-    Bytes that are no UTF-8 and lines that never end are an `InputError` that says where.
+    Bytes that are not UTF-8 and lines that are too long are an `InputError` with the line number.
     """
     with open_binary(path) as source:
         if source.peek(2)[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -110,13 +113,13 @@ def open_text(path: FilePath) -> Iterator[LineReader]:
 
 
 def utf8_error(path: FilePath, n_lines: int, error: UnicodeDecodeError) -> InputError:
-    """The error where a block of bytes that begins after so many lines is not UTF-8."""
+    """The error for a block of bytes after `n_lines` lines that is not UTF-8."""
     line = n_lines + 1 + error.object[: error.start].count(b"\n")
     return InputError(f"Line {line} of {path} is not UTF-8: {error.reason}. Save it as UTF-8.")
 
 
 class LineReader(Iterator[str]):
-    """The lines of a text, with their ends, none longer than can be; `number` counts them."""
+    """The lines of a text, with their ends and a limit on their length; `number` counts them."""
 
     def __init__(self, text: io.TextIOWrapper, path: FilePath, source: io.BufferedReader) -> None:
         self._text, self._path = text, path
@@ -131,13 +134,13 @@ class LineReader(Iterator[str]):
         if len(line) == LONGEST_LINE and line[-1] not in "\r\n":
             raise InputError(
                 f"Line {self.number} of {self._path} has more than {LONGEST_LINE >> 20} million "
-                "letters. Is it a text file with one row a line?"
+                "characters. Pass a text file with one row per line."
             )
         return line
 
 
 def read_lines(path: FilePath) -> list[str]:
-    """All lines of a text file, without blanks around them."""
+    """Return all lines of a text file, without surrounding white space."""
     with open_text(path) as lines:
         return [line.strip() for line in lines]
 
@@ -146,17 +149,19 @@ def read_lines(path: FilePath) -> list[str]:
 
 
 def require_output_file(file: Path) -> None:
-    """Refuse the path of a folder, and one in a folder that is not there."""
-    if file.is_dir() or not file.parent.is_dir():
-        wrong = f"{str(file)!r} is a" if file.is_dir() else f"{str(file.parent)!r} is no"
-        raise InputError(f"{wrong} folder. Give the path of a file, in a folder that is there.")
+    """Refuse the path of a folder, and a path in a folder that does not exist."""
+    if file.is_dir():
+        raise InputError(f"{str(file)!r} is a folder. Pass the path of a file.")
+    if not file.parent.is_dir():
+        raise InputError(f"{str(file.parent)!r} is not a folder. Pass a file in an existing one.")
 
 
 @contextmanager
 def atomic_write(path: FilePath) -> Iterator[IO[bytes]]:
-    """A file that takes its name when it is complete; an error, or Ctrl-C, leaves what was there.
+    """Open a file for writing that replaces an existing one only when it is complete.
 
-    A place that cannot be written to is an `InputError`.
+    After an error, or Ctrl-C, the existing file is unchanged. A path that cannot be written to is
+    an `InputError`.
     """
     file = Path(path)
     require_output_file(file)
@@ -167,8 +172,8 @@ def atomic_write(path: FilePath) -> Iterator[IO[bytes]]:
         unfinished.replace(file)
     except OSError as error:
         raise InputError(
-            f"{str(file)!r} cannot be written: {error.strerror or error}. What was there before is "
-            "as it was."
+            f"{str(file)!r} cannot be written: {error.strerror or error}. An existing file is "
+            "unchanged. Free some space, or pass another path."
         ) from error
     finally:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""HTML that cannot go wrong: every text is escaped unless it was made here."""
+"""HTML elements: every text is escaped, unless it is HTML that this module made."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ _STYLE = """
 
 
 class Html(str):
-    """Text that is HTML already; whatever else is put into an element is escaped."""
+    """Text that is already HTML; any other text in an element is escaped."""
 
     __slots__ = ()
 
 
 def escape(text: Any) -> Html:
-    """Any text as HTML that shows it, and does nothing else."""
+    """Escape any text; `Html` stays as it is."""
     if isinstance(text, Html):
         return text
-    shown = str(text).encode("utf-8", "replace").decode("utf-8")
-    return Html(html.escape(_CONTROLS.sub("\ufffd", shown)))
+    valid = str(text).encode("utf-8", "replace").decode("utf-8")
+    return Html(html.escape(_CONTROLS.sub("\ufffd", valid)))
 
 
 def join(parts: Iterable[Any]) -> Html:
-    """Parts one after the other."""
+    """Escape and concatenate parts."""
     return Html("".join(escape(part) for part in parts))
 
 
 def tag(element: str, /, *children: Any, **attributes: Any) -> Html:
-    """An element; ``cls`` is its class, and an underscore in a name stands for a hyphen.
+    """Make an element; ``cls`` is its class, and an underscore in a name becomes a hyphen.
 
-    Attributes that are None or False are left out; one that is True stands alone.
+    Attributes that are None or False are left out; one that is True has no value.
 
     Examples
     --------
@@ -51,14 +51,14 @@ def tag(element: str, /, *children: Any, **attributes: Any) -> Html:
     >>> print(tag("p", "1 < 2 ", tag("b", "yes"), cls="note", data_at=3))
     <p class="note" data-at="3">1 &lt; 2 <b>yes</b></p>
     """
-    said = "".join(
+    text = "".join(
         f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escape(value)}"'
         for key, value in attributes.items()
         if value is not None and value is not False
     )
     if element in _VOID:
-        return Html(f"<{element}{said}>")
-    return Html(f"<{element}{said}>{join(children)}</{element}>")
+        return Html(f"<{element}{text}>")
+    return Html(f"<{element}{text}>{join(children)}</{element}>")
 
 
 def _attribute(key: str) -> str:
@@ -66,26 +66,26 @@ def _attribute(key: str) -> str:
 
 
 def name_tag(name: str, width: int = 40) -> Html:
-    """A name that somebody gave: cut where it is long, its direction of writing its own affair."""
+    """Make an element for a name: shortened, and with its own direction of writing."""
     short = shorten(name, width)
     return tag("bdi", short, title=None if short == name else name[:500])
 
 
 def notebook(*content: Any) -> Html:
-    """Content for a notebook, whose tables look the same whatever the page around them."""
+    """Wrap content for a notebook, with a style sheet for its tables."""
     return tag("div", tag("style", Html(_STYLE)), *content, cls="pairity")
 
 
 def shade(difference: float) -> str:
-    """The colour of a value that differs this much from what is even: orange above, blue below."""
-    colour = "213 94 0" if difference > 0 else "0 114 178"
+    """The style of a cell by its difference from parity: orange above, blue below."""
+    colour = "213 94 0" if difference > 0 else "0 114 178"  # of Okabe and Ito
     return f"background: rgb({colour} / {min(abs(difference) / 0.4, 0.62):.2f})"
 
 
 def table(
     header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption: Any = None, **attributes: Any
 ) -> Html:
-    """A table whose first column names its rows; a row may be an element already."""
+    """Make a table whose first column has the row names; a row may also be an element."""
     head = tag("tr", *(tag("th", cell, scope="col") for cell in header))
     body = [
         row

@@ -1,4 +1,4 @@
-"""Blocks of queries on threads: the kernels release the GIL and write to places of their own."""
+"""Threads for blocks of queries: kernels release the GIL and write to separate places."""
 
 from __future__ import annotations
 
@@ -18,17 +18,16 @@ from numpy.typing import NDArray
 
 T = TypeVar("T")
 
-_BLOCKS_PER_THREAD = 3
-_SMALLEST_WORK = 400_000  # about a millisecond: less is not worth a thread
+_BLOCKS_PER_THREAD = 3  # so that a thread with cheap blocks can take more of them
+_MIN_WORK = 400_000  # about a millisecond; less is not worth a thread
 
-
-_limit: ContextVar[int | None] = ContextVar("pairity_threads", default=None)
-_own: ContextVar[int | None] = ContextVar("pairity_own_threads", default=None)
+_limit: ContextVar[int | None] = ContextVar("pairity_thread_limit", default=None)
+_assigned: ContextVar[int | None] = ContextVar("pairity_assigned_threads", default=None)
 
 
 @contextmanager
 def limit_threads(n: int | None) -> Iterator[None]:
-    """Hold the kernels to `n` threads inside the block; None leaves them as they are."""
+    """Limit the kernels to `n` threads inside the block; None changes nothing."""
     token = _limit.set(n)
     try:
         yield
@@ -38,31 +37,31 @@ def limit_threads(n: int | None) -> Iterator[None]:
 
 @contextmanager
 def assign_threads(n: int) -> Iterator[None]:
-    """Inside the block this thread may use `n`, whatever the environment says of OpenMP's.
+    """Let kernels use `n` threads inside the block, whatever ``OMP_NUM_THREADS`` says.
 
-    Dask starts worker processes with ``OMP_NUM_THREADS=1``, also those that it counts on for many.
+    Dask starts all worker processes with ``OMP_NUM_THREADS=1``, also those with many threads.
     """
-    token = _own.set(n)
+    token = _assigned.set(n)
     try:
         yield
     finally:
-        _own.reset(token)
+        _assigned.reset(token)
 
 
 def n_threads() -> int:
-    """How many threads the kernels use.
+    """The number of threads that the kernels use.
 
-    The environment variable ``PAIRITY_NUM_THREADS`` decides, else `assign_threads`, else
-    ``OMP_NUM_THREADS`` (which joblib sets in its workers), else the number of processors this
-    process may use; never more than `limit_threads` allows.
+    This is the environment variable ``PAIRITY_NUM_THREADS``, or the number of `assign_threads`, or
+    ``OMP_NUM_THREADS`` (which joblib sets in its workers), or the number of processors available
+    to this process; but at most the limit of `limit_threads`.
     """
     limit = _limit.get()
     return _available() if limit is None else min(limit, _available())
 
 
 def _available() -> int:
-    for name, own in (("PAIRITY_NUM_THREADS", None), ("OMP_NUM_THREADS", _own.get())):
-        value = os.environ.get(name, "") if own is None else str(own)
+    own, openmp = (os.environ.get(f"{name}_NUM_THREADS", "") for name in ("PAIRITY", "OMP"))
+    for value in (own, str(_assigned.get() or openmp)):
         if value.isdigit() and int(value) > 0:
             return int(value)
     if hasattr(os, "sched_getaffinity"):
@@ -71,10 +70,10 @@ def _available() -> int:
 
 
 def run_all(tasks: Sequence[Callable[[], T]]) -> list[T]:
-    """Run the tasks on the shared threads and on this one; return what they return, in order.
+    """Run the tasks on the shared threads and on this one, and return their results in order.
 
-    All have ended when this returns or raises, since they write into the caller's arrays. Tasks
-    must not call this themselves: with every thread waiting for a task, none would be done.
+    All tasks have ended when this returns or raises, because they write into the caller's arrays.
+    Tasks must not call this function: if every thread waited for a task, none would be run.
     """
     threads = min(n_threads(), len(tasks))
     if threads <= 1:
@@ -85,13 +84,13 @@ def run_all(tasks: Sequence[Callable[[], T]]) -> list[T]:
     def work() -> None:
         while True:
             try:
-                at, task = waiting.popleft()
+                index, task = waiting.popleft()  # atomic, so that no task is run twice
             except IndexError:
                 return
-            results[at] = task()
+            results[index] = task()
 
-    shared = _shared_pool()
-    started = [shared.submit(work) for _ in range(threads - 1)]
+    pool = _shared_pool()
+    started = [pool.submit(work) for _ in range(threads - 1)]
     try:
         work()
     finally:
@@ -102,7 +101,7 @@ def run_all(tasks: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def _shared_pool() -> ThreadPoolExecutor:
-    """The threads that all share; made when first needed, anew after a fork."""
+    """The pool that all callers share; created on first use and after a fork."""
     global _pool
     with _lock:
         if _pool is None or _pool[0] != n_threads():
@@ -115,7 +114,7 @@ _lock = Lock()
 
 
 def _forget_pool() -> None:
-    """A forked child has none of its parent's threads."""
+    """Drop the pool in a forked child, which has none of its parent's threads."""
     global _pool, _lock
     _pool, _lock = None, Lock()
 
@@ -125,17 +124,17 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_blocks(kernel: Callable[..., None], bounds: NDArray[np.int64], *arguments: Any) -> None:
-    """Call ``kernel(first, last, *arguments)`` over all queries, cut into blocks of equal work.
+    """Call ``kernel(first, last, *arguments)`` for blocks of queries with equal work.
 
-    `bounds` are the query boundaries; the work of a query is taken to grow with its length to the
-    power 1.5, between sorting and comparing all pairs. Small work stays on the calling thread.
+    `bounds` are the query boundaries. The work of a query is assumed to grow with its length to
+    the power 1.5, between sorting and comparing all pairs. Small work stays on this thread.
     """
     n_queries = len(bounds) - 1
     sizes = bounds[1:] - bounds[:-1]
     work = np.cumsum(sizes * np.sqrt(sizes))
-    if n_queries < 2 or work[-1] < _SMALLEST_WORK or (threads := min(n_threads(), n_queries)) < 2:
+    if n_queries < 2 or work[-1] < _MIN_WORK or (threads := min(n_threads(), n_queries)) < 2:
         kernel(0, n_queries, *arguments)
         return
-    marks = np.linspace(0.0, work[-1], threads * _BLOCKS_PER_THREAD + 1)[1:-1]
-    cuts = np.unique(np.r_[0, np.searchsorted(work, marks), n_queries])
+    targets = np.linspace(0.0, work[-1], threads * _BLOCKS_PER_THREAD + 1)[1:-1]
+    cuts = np.unique(np.r_[0, np.searchsorted(work, targets), n_queries])
     run_all([partial(kernel, int(first), int(last), *arguments) for first, last in pairwise(cuts)])
