@@ -271,6 +271,18 @@ def test_arrays_and_queries_give_the_same():
     assert audit(queries, scores).to_json() == audit(scores=scores, **columns).to_json()
 
 
+def test_group_sizes_are_query_ids():
+    sizes = {"qid": None, "group": [4, 5, 2]}
+    assert golden(**sizes).to_json() == golden().to_json()
+    with pytest.raises(InputError, match="group"):
+        golden(qid=None, group=[4, 5])
+
+
+def test_an_unknown_keyword_is_an_error():
+    with pytest.raises(TypeError, match="confidance"):
+        golden(confidance=0.9)
+
+
 def test_a_whole_query_weight_is_repeating_and_zero_is_dropping():
     queries, scores = random_queries(5, n_queries=6)
     times = np.array([0, 1, 2, 3, 1, 0])
@@ -457,7 +469,7 @@ def test_items_without_a_group_are_counted_but_compared_with_nobody(made, n_more
 
 @slowly
 @given(auditable())
-def test_every_figure_is_plain_and_in_its_range(made):
+def test_every_estimate_is_plain_and_in_its_range(made):
     result = audit(*made, n_resamples=5)
     for estimate in result.estimates:
         assert type(estimate.value) is type(estimate.low) is type(estimate.high) is float
@@ -534,20 +546,23 @@ BAD = {
     "no pair": ({"qid": range(11)}, "No query has two different labels.*11 queries"),
     "qid missing": ({"qid": None}, "qid is missing.*qid=.*sensitive_features="),
     "groups missing": ({"sensitive_features": None}, "sensitive_features is missing"),
-    "k zero": ({"k": 0}, "k is 0; give one or more whole numbers of at least 1"),
-    "k half": ({"k": [5, 2.5]}, r"k is \[5, 2.5\]"),
-    "k true": ({"k": True}, "k is True"),
-    "k word": ({"k": "ten"}, "k is 'ten'"),
-    "k none": ({"k": []}, r"k is \[\]"),
-    "confidence one": ({"confidence": 1.0}, "confidence is 1.0; .*between 0 and 1"),
-    "confidence percent": ({"confidence": 95}, "confidence is 95; .*such as 0.95"),
-    "confidence NaN": ({"confidence": NAN}, "confidence is nan"),
-    "confidence word": ({"confidence": "high"}, "confidence is 'high'"),
-    "resamples negative": ({"n_resamples": -1}, "n_resamples is -1; .*0 for no intervals"),
-    "resamples half": ({"n_resamples": 0.5}, "n_resamples is 0.5"),
+    "k zero": ({"k": 0}, r"k must be one or more whole numbers of at least 1 \(got 0\)"),
+    "k half": ({"k": [5, 2.5]}, r"k must be .*got \[5, 2.5\]"),
+    "k true": ({"k": True}, "k must be .*got True"),
+    "k word": ({"k": "ten"}, "k must be .*got 'ten'"),
+    "k none": ({"k": []}, r"k must be .*got \[\]"),
+    "confidence one": ({"confidence": 1.0}, "confidence must be .*between 0 and 1.*got 1.0"),
+    "confidence percent": ({"confidence": 95}, "confidence must be .*such as 0.95.*got 95"),
+    "confidence NaN": ({"confidence": NAN}, "confidence must be .*got nan"),
+    "confidence word": ({"confidence": "high"}, "confidence must be .*got 'high'"),
+    "resamples negative": ({"n_resamples": -1}, "n_resamples must be .*0 for no intervals.*got -1"),
+    "resamples half": ({"n_resamples": 0.5}, "n_resamples must be .*got 0.5"),
     "gain": ({"gain": "cubic"}, "gain is 'cubic'. .*'auto', 'exponential', 'linear'"),
     "gain too high": ({"gain": "exponential", "y": np.multiply(Y, 40)}, "label is 40.*linear"),
-    "twice": ({"constraints": ["intra", "intra"]}, "2 entries known as 'IntraGroup.*Leave one"),
+    "twice": (
+        {"constraints": ["intra", "intra"]},
+        "2 entries with the name 'IntraGroup.*Leave one",
+    ),
 }
 
 
@@ -573,22 +588,22 @@ def test_unknown_constraint(constraint, message):
 
 
 def test_functions_need_different_names():
-    with pytest.raises(InputError, match=r"known as '<lambda>'.*different names"):
+    with pytest.raises(InputError, match=r"with the name '<lambda>'.*different names"):
         golden(constraints=[lambda *_: np.zeros(2), lambda *_: np.ones(2)])
 
 
 @pytest.mark.parametrize("key", ["qid", "sensitive_features", "sample_weight", "query_weight"])
 def test_queries_and_a_column_is_one_too_many(key):
     queries, scores = random_queries(18)
-    with pytest.raises(InputError, match=f"y is Queries.*{key}.*Leave that out"):
+    with pytest.raises(InputError, match=f"y is Queries.*{key}.*Leave it out"):
         audit(queries, scores, **{key: scores})
 
 
-def test_a_figure_that_is_not_there():
+def test_an_estimate_that_does_not_exist():
     result = golden()
-    with pytest.raises(InputError, match=r"no figure 'map'.*Its measures are auc, ndcg@2"):
+    with pytest.raises(InputError, match=r"no estimate 'map'.*Its measures are auc, ndcg@2"):
         result.estimate("map")
     with pytest.raises(InputError, match=r"group='m', other='f'.*group='f', other='m'"):
         result.estimate("gap", group="m", other="f", constraint="inter")
-    with pytest.raises(InputError, match="no figure 'auc'"):
+    with pytest.raises(InputError, match="no estimate 'auc'"):
         result.table("auc")

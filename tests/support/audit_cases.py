@@ -1,4 +1,4 @@
-"""Queries to audit: three lists whose figures can be worked out by hand, and many at random."""
+"""Queries to audit: three lists whose estimates can be computed by hand, and random ones."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def by_pair():
 
 
 def random_queries(seed, n_queries=30, groups=("f", "m"), binary=False, **columns):
-    """Queries of 3 to 12 items in no order, with ties, and scores that know something."""
+    """Queries of 3 to 12 items in random order, with ties and informative scores."""
     rng = np.random.default_rng(seed)
     qid = rng.permutation(np.repeat(np.arange(n_queries), rng.integers(3, 13, n_queries)))
     y = rng.integers(0, 2 if binary else 4, len(qid))
     names = rng.choice(np.array(groups, dtype=object), len(qid))
     scores = np.round(y + rng.normal(0, 1.5, len(qid)) + (names == groups[0]) * 0.4, 1)
-    made = Queries.from_arrays(None, y, qid=qid, sensitive_features=names, **columns)
-    return made, scores
+    queries = Queries.from_arrays(None, y, qid=qid, sensitive_features=names, **columns)
+    return queries, scores
 
 
 def rebuild(queries, scores, times, **options):
-    """An audit of queries that really are repeated, each so many times."""
+    """An audit of queries that are repeated the given numbers of times."""
     rows, qid = [], []
     for q, n in enumerate(times):
         members = np.flatnonzero(queries.query == q)
@@ -59,7 +59,7 @@ def assert_same_numbers(one, other):
         assert list(other[key][1:]) == counts, key
 
 
-# --- golden: three lists, from the top, as group, label and score -------------------------------
+# --- golden: three lists, from the top, as group, label and score --------------------------------
 
 LISTS = {
     1: ["f 1 0.90", "m 1 0.85", "m 0 0.80", "f 0 0.60"],
@@ -75,4 +75,5 @@ SECOND, THIRD, FOURTH, FIFTH = 1 / log2(3), 1 / log2(4), 1 / log2(5), 1 / log2(6
 
 
 def golden(**options):
-    return audit(Y, SCORES, qid=QID, sensitive_features=GROUP, **{"k": 2, **options})
+    columns = {"qid": QID, "sensitive_features": GROUP, "k": 2}
+    return audit(Y, SCORES, **{**columns, **options})

@@ -1,23 +1,23 @@
-"""An audit of scores that lie on the workers of a cluster.
+"""Audits of scores on the workers of a Dask cluster.
 
-Every worker measures its own queries and sends sums: of each figure, for the data as they are and
-for each resample. How many of a resample's draws fall to which worker is drawn on the client, and
-which of its queries they are on the worker: together a resample of all queries, as on one machine,
-with other random numbers.
+Every worker measures its own queries and sends sums of each measure: for the data and for each
+resample. The client draws how many of a resample's draws fall to each worker, and the worker draws
+which of its queries these are. The result is a resample of all queries, as on one machine, with
+other random numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
+from pairity.audits.audit import Settings, sizes_of, with_positive_weight
 from pairity.audits.estimates import (
     Layout,
     Part,
@@ -38,15 +38,16 @@ from pairity.exceptions import InputError
 
 
 @dataclass(frozen=True, eq=False)
-class Summed:
-    """What one worker sends, or all of them together.
+class Sums:
+    """The sums of one worker, or of all workers.
 
     Attributes
     ----------
     layout : of the measures
-    counts : for each estimate, the counts of its entries
-    totals, resampled : for each estimate, arrays of shape (2, n) and (n_resamples, 2, n)
-    sizes : int64 array: queries, items, items without a group, pairs, and items of each group
+    counts, totals, resampled : list of array
+        For the means and then for each violation: counts of shape (n, 3), totals of shape (2, n),
+        and totals of resamples of shape (n_resamples, 2, n).
+    sizes : int64 array, see `sizes_of`
     """
 
     layout: Layout
@@ -55,62 +56,58 @@ class Summed:
     resampled: list[Array]
     sizes: NDArray[np.int64]
 
+    def __add__(self, other: Sums) -> Sums:
+        def add(first: list[Array], second: list[Array]) -> list[Array]:
+            return [a + b for a, b in zip(first, second, strict=True)]
 
-def audit_distributed(
-    queries: DaskQueries,
-    constraints: dict[str, Any],
-    cuts: tuple[int, ...],
-    gain: str,
-    n_resamples: int,
-    random_state: Any,
-) -> tuple[list[Statistics], Summed]:
-    """The estimates of an audit, whose scores are the one feature of the queries."""
-    for label, constraint in constraints.items():
+        return Sums(
+            self.layout,
+            add(self.counts, other.counts),
+            add(self.totals, other.totals),
+            add(self.resampled, other.resampled),
+            self.sizes + other.sizes,
+        )
+
+
+def measure(
+    queries: DaskQueries, settings: Settings, gain: str
+) -> tuple[list[Statistics], Iterator[Array], list[int]]:
+    """The statistics and sizes of queries whose scores are their one feature.
+
+    The resampled weights are a placeholder, because the workers have already used them.
+    """
+    constraints = {}
+    for label, constraint in settings.constraints.items():
         if not isinstance(constraint, PairwiseConstraint):
             raise InputError(
-                f"The constraint {label!r} is a function of all queries at once, which Dask keeps "
-                "apart. Audit Dask collections by constraints of the catalogue."
+                f"The constraint {label!r} is a function of all queries at once, which are on "
+                "several workers. Audit Dask collections with constraints of the catalogue."
             )
-    seeds = check_random_state(random_state).randint(2**31 - 1, size=1 + len(queries.shares))
-    weighing = np.array(queries.gather(_n_weighing), dtype=np.int64)
-    draws = _draws(weighing, n_resamples, int(seeds[0]))
-    ask = partial(_summed, tuple(constraints.values()), cuts, gain)
-    plans = [
-        (int(seed), own) for seed, own in zip(seeds[1:].tolist(), draws.T, strict=True)
-    ]  # fmt: skip
-    parts = [each for each in queries.gather(ask, plans) if each is not None]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = _added(whole, part)
-    first = whole.resampled[0]
-    statistics = [
-        estimate_means(
-            whole.layout, queries.groups, whole.counts[0], whole.totals[0], lambda _: first
-        )
-    ]
-    for (label, constraint), counts, totals, resampled in zip(
-        constraints.items(), whole.counts[1:], whole.totals[1:], whole.resampled[1:], strict=True
-    ):
-        statistics.append(
-            estimate_violation(
-                constraint, label, queries.groups, counts, totals, partial(_itself, resampled)
-            )
-        )
-    return statistics, whole
+        constraints[label] = constraint
+    n_workers = len(queries.shares)
+    seeds = check_random_state(settings.random_state).randint(2**31 - 1, size=1 + n_workers)
+    n_queries = np.array(queries.gather(_n_with_weight), dtype=np.int64)
+    n_draws = _share_draws(n_queries, settings.n_resamples, int(seeds[0]))
+    plans = list(zip(seeds[1:].tolist(), n_draws.T, strict=True))
+    parts = queries.gather(partial(_sums, list(constraints.values()), settings.cuts, gain), plans)
+    total = reduce(Sums.__add__, [part for part in parts if part is not None])
+    resampled = [lambda _, totals=totals: totals for totals in total.resampled]
+    arguments = list(zip(total.counts, total.totals, resampled, strict=True))
+    statistics = [estimate_means(total.layout, queries.groups, *arguments[0])]
+    for (label, constraint), sums in zip(constraints.items(), arguments[1:], strict=True):
+        statistics.append(estimate_violation(constraint, label, queries.groups, *sums))
+    draws = [np.zeros(0)] if len(n_draws) else []
+    return statistics, iter(draws), total.sizes.tolist()
 
 
-def _itself(values: Array, _weight: Any) -> Array:
-    return values
-
-
-def _n_weighing(queries: Queries) -> int:
+def _n_with_weight(queries: Queries) -> int:
     return int(np.count_nonzero(queries.weight_of_query))
 
 
-def _draws(n_queries: NDArray[np.int64], n_resamples: int, seed: int) -> NDArray[np.int64]:
-    """Per resample and worker, how many of the draws fall to its queries."""
+def _share_draws(n_queries: NDArray[np.int64], n_resamples: int, seed: int) -> NDArray[np.int64]:
+    """The number of draws of each resample that fall to each worker's queries."""
     n = int(n_queries.sum())
-    if n < 2:  # a single query tells nothing about others
+    if n < 2:  # a single query has no variation between queries
         return np.zeros((0, len(n_queries)), dtype=np.int64)
     rng = np.random.default_rng(seed)
     return np.asarray(rng.multinomial(n, n_queries / n, size=n_resamples))
@@ -119,50 +116,36 @@ def _draws(n_queries: NDArray[np.int64], n_resamples: int, seed: int) -> NDArray
 # --- on a worker ---------------------------------------------------------------------------------
 
 
-def _summed(
+def _sums(
     constraints: Sequence[PairwiseConstraint],
     cuts: tuple[int, ...],
     gain: str,
     queries: Queries,
     plan: tuple[int, NDArray[np.int64]],
-) -> Summed | None:
-    """The sums of one worker; None where none of its queries weighs anything."""
-    weighs = queries.weight_of_query > 0
-    if not weighs.any():
+) -> Sums | None:
+    """The sums of one worker; None if all its queries have weight 0."""
+    if not queries.weight_of_query.any():
         return None
-    if not weighs.all():
-        queries = queries.take(weighs)
+    queries = with_positive_weight(queries)
     scores, support = np.ascontiguousarray(queries.X[:, 0]), Support(queries)
     measures = list(measures_of(queries, scores, cuts, gain, support))
     parts = [part_of_means(measures, support)]
     parts += [part_of_violation(each, queries, scores, support) for each in constraints]
-    own = queries.weight_of_query
-    sizes = [queries.n_queries, queries.n_items, queries.n_missing, int(support.all_pairs().sum())]
-    return Summed(
+    return Sums(
         layout=layout_of(measures),
         counts=[part.counts for part in parts],
-        totals=[part.totals(own) for part in parts],
-        resampled=_resampled(parts, own, *plan),
-        sizes=np.array([*sizes, *support.sizes[:, :-1].sum(axis=0)], dtype=np.int64),
+        totals=[part.totals(queries.weight_of_query) for part in parts],
+        resampled=_resampled(parts, queries.weight_of_query, *plan),
+        sizes=np.array(sizes_of(queries, support), dtype=np.int64),
     )
 
 
 def _resampled(
-    parts: list[Part], weight: Array, seed: int, draws: NDArray[np.int64]
+    parts: list[Part], weight: Array, seed: int, n_draws: NDArray[np.int64]
 ) -> list[Array]:
     """The totals of every resample, block by block."""
     resampled: list[list[Array]] = [[] for _ in parts]
-    for query_weight in draw_queries(np.random.default_rng(seed), weight, draws):
+    for query_weight in draw_queries(np.random.default_rng(seed), weight, n_draws):
         for part, totals in zip(parts, resampled, strict=True):
             totals.append(part.totals(query_weight))
     return [np.concatenate(totals) if totals else np.zeros((0, 2, 0)) for totals in resampled]
-
-
-def _added(one: Summed, other: Summed) -> Summed:
-    return Summed(
-        layout=one.layout,
-        counts=[a + b for a, b in zip(one.counts, other.counts, strict=True)],
-        totals=[a + b for a, b in zip(one.totals, other.totals, strict=True)],
-        resampled=[a + b for a, b in zip(one.resampled, other.resampled, strict=True)],
-        sizes=one.sizes + other.sizes,
-    )

@@ -1,28 +1,28 @@
-"""Audits: what given scores do to the items, overall and by group, with intervals.
+"""Audits: utility and disparity of scores, overall and by group, with confidence intervals.
 
-An audit needs scores, labels, queries and groups; no model. Every number in it is a `Figure`:
-what is measured, for which groups, on how many queries, items and pairs, with an interval from
-resampling whole queries.
+An audit needs scores, labels, queries and groups, but no model. Every number in it is an
+`Estimate`: a value with an interval from resampled queries and its numbers of queries, items and
+pairs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
-from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
 from pairity._utils.html import notebook, tag
+from pairity._utils.json_codec import to_plain
 from pairity._utils.text import make_frame, short_names, shorten
 from pairity._utils.typing import Array
-from pairity.audits._distributed import audit_distributed
 from pairity.audits.estimates import (
     Estimate,
+    Statistics,
     Support,
     means,
     resampled_weights,
@@ -33,26 +33,28 @@ from pairity.audits.measures import measures_of
 from pairity.audits.tables import MOST_GROUPS, estimates_to_html, render_estimates
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.queries import Queries, require_groups, require_preferences
-from pairity.data.sources import is_queries, open_queries, queries_type
+from pairity.data.sources import is_queries, open_queries
 from pairity.exceptions import InputError
 from pairity.metrics.utility import GAINS, HIGHEST_EXPONENT
+
+_LISTED = 8  # the most alternatives that an error names
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """Utility and disparity of given scores; made by `audit`, prints as a compact table.
+    """Utility and disparity of scores; `audit` returns it, and it prints as compact tables.
 
     Attributes
     ----------
     name : str
     groups : tuple of str
     n_queries, n_items, n_missing : int
-        `n_missing` items have no group: they are ranked, but compared with nobody.
-    n_pairs : int, the number of preference pairs, leaving out those of weight 0
+        `n_missing` items have no group: they are ranked, but not compared.
+    n_pairs : int, the number of preference pairs with positive weight
     group_sizes : tuple of int
-    k : tuple of int, the cut-offs of NDCG and of the top's shares
+    k : tuple of int, the cut-offs of NDCG and of shares of the top
     confidence : float
-    figures : tuple of Figure, every number
+    estimates : tuple of Estimate, every number
     auc, average_precision, awrf, ndkl : float
     ndcg : dict from k to float
     violation, fairness : dict from the constraint's name to float
@@ -77,18 +79,18 @@ class Audit:
         other: str | None = None,
         constraint: str | None = None,
     ) -> Estimate:
-        """The figure of that measure, for those groups and that constraint."""
-        wanted = (measure, group, other, constraint or None)
-        if wanted not in self._index:
+        """The estimate of a measure, for the given groups and constraint."""
+        key = (measure, group, other, constraint or None)
+        if key not in self._index:
             raise InputError(
-                f"The audit has no figure {measure!r} for group={group!r}, other={other!r}, "
-                f"constraint={constraint!r}. {self._what_there_is(measure)}"
+                f"The audit has no estimate {measure!r} for group={group!r}, other={other!r}, "
+                f"constraint={constraint!r}. {self._alternatives(measure)}"
             )
-        return self._index[wanted]
+        return self._index[key]
 
     @property
     def auc(self) -> float:
-        """Share of preference pairs in the right order, per query, averaged over queries."""
+        """Share of preference pairs in the right order, averaged over queries."""
         return self.estimate("auc").value
 
     @property
@@ -114,38 +116,39 @@ class Audit:
     @property
     def violation(self) -> dict[str, float]:
         """The largest gap, by constraint."""
-        return {str(f.constraint): f.value for f in self.estimates if f.measure == "violation"}
+        return {str(e.constraint): e.value for e in self.estimates if e.measure == "violation"}
 
     @property
     def fairness(self) -> dict[str, float]:
-        """1 less the violation, by constraint."""
+        """1 - violation, by constraint."""
         return {name: 1.0 - value for name, value in self.violation.items()}
 
     def table(self, measure: str = "preferred_above", what: str = "value") -> Array:
-        """A K × K table: "preferred_above" (A_kl) or "above" (R_kl).
+        """A K × K table of "preferred_above" (A_kl) or "above" (R_kl).
 
-        `what` names the part of each `Figure`: its value, an end of its interval ("low", "high")
-        or what it rests on ("n_queries", "n_items", "n_pairs", "small").
+        `what` names the attribute of `Estimate`: "value", "low", "high", "n_queries", "n_items",
+        "n_pairs" or "small".
         """
         return np.array(
             [
-                [getattr(self.estimate(measure, group=a, other=b), what) for b in self.groups]
-                for a in self.groups
+                [getattr(self.estimate(measure, group=k, other=j), what) for j in self.groups]
+                for k in self.groups
             ]
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python; None where a number is not defined."""
-        head = {field.name: getattr(self, field.name) for field in fields(self)}
-        lists = {key: list(value) for key, value in head.items() if isinstance(value, tuple)}
-        return {**head, **lists, "estimates": [_plain(estimate) for estimate in self.estimates]}
+        """Everything as plain Python; None for numbers that are undefined."""
+        plain: dict[str, Any] = to_plain(self)
+        for estimate, entry in zip(self.estimates, plain["estimates"], strict=True):
+            entry["small"] = estimate.small
+        return plain
 
     def to_json(self) -> str:
-        """The same as JSON."""
+        """What `to_dict` returns, as JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per figure, in pandas, polars or pyarrow (the first that is installed)."""
+        """One row per estimate, in pandas, polars or pyarrow (the first that is installed)."""
         names = [*(field.name for field in fields(Estimate)), "small"]
         columns = {name: [getattr(estimate, name) for estimate in self.estimates] for name in names}
         return make_frame(columns, backend)
@@ -179,17 +182,33 @@ class Audit:
 
     @cached_property
     def _index(self) -> dict[tuple[str, str | None, str | None, str | None], Estimate]:
-        return {(f.measure, f.group, f.other, f.constraint): f for f in self.estimates}
+        return {(e.measure, e.group, e.other, e.constraint): e for e in self.estimates}
 
-    def _what_there_is(self, measure: str) -> str:
-        there = [key[1:] for key in self._index if key[0] == measure]
-        if not there:
+    def _alternatives(self, measure: str) -> str:
+        keys = [key[1:] for key in self._index if key[0] == measure]
+        if not keys:
             return f"Its measures are {', '.join(dict.fromkeys(key[0] for key in self._index))}."
-        shown = "; ".join(
+        listed = "; ".join(
             f"group={group!r}, other={other!r}, constraint={constraint!r}"
-            for group, other, constraint in there[:8]
+            for group, other, constraint in keys[:_LISTED]
         )
-        return f"It has that measure for {shown}{'; and others' if len(there) > 8 else ''}."
+        more = "; and others" if len(keys) > _LISTED else ""
+        return f"It has that measure for {listed}{more}."
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured, and how intervals are computed; see `audit`."""
+
+    constraints: dict[str, Constraint]
+    cuts: tuple[int, ...]
+    gain: str = "auto"
+    confidence: float = 0.95
+    n_resamples: int = 1000
+    random_state: Any = 0
+
+    def __post_init__(self) -> None:
+        require_sampling(self.confidence, self.n_resamples)
 
 
 def audit(
@@ -197,46 +216,41 @@ def audit(
     scores: Any,
     *,
     qid: Any = None,
-    group: Any = None,
     sensitive_features: Any = None,
-    sample_weight: Any = None,
-    query_weight: Any = None,
     k: int | Sequence[int] = (5, 10),
     constraints: Any = tuple(CATALOGUE),
-    gain: str = "auto",
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
-    random_state: Any = 0,
     name: str = "",
+    **options: Any,
 ) -> Audit:
-    """Measure what scores do to the items, overall and by group.
+    """Measure utility and disparity of scores, overall and by group.
 
     Parameters
     ----------
     y : labels of shape (n_items,), or Queries
-        With `Queries`, leave out qid, group, sensitive_features and the weights. Dask collections
-        are audited where they are (`pairity.data.distributed`), by sums that workers send;
-        intervals are then drawn with other random numbers than on one machine.
+        With `Queries`, qid, group, sensitive_features and weights must be left out. Queries on
+        Dask workers are audited there; the workers send sums. Their intervals are drawn with
+        other random numbers than on one machine.
     scores : array of shape (n_items,)
-        Finite; a higher score is ranked higher. Ties count as if broken at random.
-    qid, group, sensitive_features, sample_weight, query_weight
-        As in `Queries.from_arrays`. Weights of items act on pairs (AUC and constraints), weights
-        of queries on every average over queries; a query of weight 0 is left out.
+        Finite numbers; a higher score is ranked higher. Ties count as if broken at random.
+    qid, sensitive_features : columns, as in `Queries.from_arrays`
     k : int or sequence of int
-        Cut-offs of NDCG and of the top's shares.
+        Cut-offs of NDCG and of shares of the top.
     constraints : str, Constraint or function, or a sequence of them
-        Which violations to report; all four by default, averaged by query. A constraint is listed
-        under its name; several of one name under what they print as, such as
-        ``InterGroup(average='pair')``. One that is not pairwise has no interval.
-    gain : {"auto", "exponential", "linear"}
-        Gain of NDCG. "auto": exponential where labels are whole numbers from 0 to 31, else linear.
-    confidence : float
-        Of the intervals.
-    n_resamples : int
-        Bootstrap samples of whole queries; 0 for no intervals.
-    random_state : int, RandomState instance or None
+        Which violations to report; by default all four, averaged by query. A constraint is listed
+        by its name; several with one name are listed by their representation, such as
+        ``InterGroup(average='pair')``. A constraint that is not pairwise has no interval.
     name : str
         For the title.
+    group, sample_weight, query_weight : optional keywords, as in `Queries.from_arrays`
+        Weights of items affect pairs (AUC and constraints), weights of queries affect every
+        average over queries; a query of weight 0 is left out.
+    gain : {"auto", "exponential", "linear"}, keyword
+        Gain of NDCG. "auto" is exponential if labels are whole numbers from 0 to 31, else linear.
+    confidence : float, keyword, default 0.95
+        Level of the intervals.
+    n_resamples : int, keyword, default 1000
+        Number of bootstrap resamples of queries; 0 for no intervals.
+    random_state : int, RandomState instance or None, keyword, default 0
 
     Returns
     -------
@@ -244,37 +258,37 @@ def audit(
 
     Notes
     -----
-    The measures, each averaged over the queries where it is defined:
+    The measures, each averaged over the queries on which it is defined:
 
     ==================== ========================================================================
-    auc                  share of preference pairs in the right order; by group, of those whose
-                         preferred item is in the group and whose other has a group (A_k·)
+    auc                  share of preference pairs in the right order; by group, of the pairs whose
+                         preferred item is in the group and whose other item has a group (A_k·)
     auc_within           the same inside a group (A_kk)
     ndcg@k               `pairity.metrics.ndcg`
-    ndcg_within@k        the same on the list cut down to one group's items
-    average_precision    `pairity.metrics.average_precision`, labels above 0 being relevant
+    ndcg_within@k        the same on the list of one group's items
+    average_precision    `pairity.metrics.average_precision`; labels above 0 are relevant
     awrf                 `pairity.metrics.awrf` (TREC), 1 is parity
     ndkl                 `pairity.metrics.ndkl`, 0 is parity
     merit                mean label of the group's items
     exposure             `pairity.metrics.exposure`, discount 1/log2(1+rank) (Singh & Joachims)
     exposure_trec        the same, discount 1/log2(max(rank, 2)) (TREC Fair Ranking)
-    exposure_to_merit    exposure over merit: its equality is "no disparate treatment"
-    click_to_merit       clicks over merit: its equality is "no disparate impact"
+    exposure_to_merit    exposure over merit: equality is "no disparate treatment"
+    click_to_merit       clicks over merit: equality is "no disparate impact"
     top_share@k          share of the first k positions
     population_share     share of the items
     preferred_above      A_kl, by preferred and other group
-    above                R_kl, by group, whatever the labels
+    above                R_kl, by group, for any labels
     violation            by constraint: the largest gap; `pairity.constraints.largest_gap`
-    gap                  by constraint and two groups: Δ_kl less Δ_lk, or Δ of the first group less
-                         Δ of the second; Δ_kl alone where no pair lies in the mirror cell
-    gap_within           Δ_kk less Δ_ll, for your own constraint that compares both ways
+    gap                  by constraint and two groups: Δ_kl - Δ_lk, or Δ of the first group minus
+                         Δ of the second; Δ_kl alone if the mirror cell has no pair
+    gap_within           Δ_kk - Δ_ll, for user-defined constraints that compare both ways
     ==================== ========================================================================
 
-    Violations average as their constraints do, by query or by pair.
+    Violations are averaged as their constraints are, by query or by pair.
 
     Intervals are percentiles over resampled queries. A violation is a largest absolute gap: noise
-    can only raise it, so its interval does not reach below zero, and on few queries it
-    overstates. The signed gaps have no such bent.
+    can only raise it, so its interval does not reach below zero, and with few queries it
+    overestimates. The signed gaps have no such bias.
 
     Examples
     --------
@@ -284,63 +298,68 @@ def audit(
     >>> result.auc, result.violation["statistical"]
     (0.5, 1.0)
     """
-    cuts, named = _cuts(k), name_constraints(constraints)
-    require_sampling(confidence, n_resamples)
-    columns = {
-        "y": y, "qid": qid, "group": group, "sensitive_features": sensitive_features,
-        "sample_weight": sample_weight, "query_weight": query_weight, "scores": scores,
-    }  # fmt: skip
+    weights = {key: options.pop(key, None) for key in ("group", "sample_weight", "query_weight")}
+    columns = {"y": y, "qid": qid, "sensitive_features": sensitive_features, **weights}
+    settings = Settings(name_constraints(constraints), _cuts(k), **options)
     if not is_queries(y):
         _require_columns(columns)
-    if queries_type(columns).distributed:
-        with open_queries(columns) as spread:
-            require_groups(spread)
-            require_preferences(spread)
-            statistics, sums = audit_distributed(
-                spread, named, cuts, choose_gain(gain, spread), n_resamples, random_state
-            )
-        n_queries, n_items, n_missing, n_pairs, *sizes = sums.sizes.tolist()
-        drawn = [np.zeros(0)] if len(sums.resampled[0]) else []  # all at once, by the workers
+    with open_queries({**columns, "scores": scores}) as queries:
+        require_groups(queries)
+        require_preferences(queries)
+        measure: Callable[..., Any] = _measure
+        if queries.distributed:
+            from pairity.audits._distributed import measure
+        gain = choose_gain(settings.gain, queries)
+        statistics, draws, sizes = measure(queries, settings, gain)
+        n_queries, n_items, n_missing, n_pairs, *group_sizes = sizes
         return Audit(
-            name=str(name), groups=spread.groups, n_queries=n_queries, n_items=n_items,
-            n_missing=n_missing, n_pairs=n_pairs, group_sizes=tuple(sizes), k=cuts,
-            confidence=float(confidence),
-            estimates=tuple(with_intervals(statistics, iter(drawn), float(confidence))),
-        )  # fmt: skip
-    with open_queries(columns) as queries:
-        if not queries.weight_of_query.all():
-            queries = queries.take(np.flatnonzero(queries.weight_of_query))
-    numbers = np.ascontiguousarray(queries.X[:, 0])
-    require_groups(queries)
-    require_preferences(queries)
-    support = Support(queries)
-    measures = list(measures_of(queries, numbers, cuts, choose_gain(gain, queries), support))
-    statistics = [means(measures, queries, support)] + [
-        violation(constraint, label, queries, numbers, support)
-        for label, constraint in named.items()
-    ]
-    draws = resampled_weights(queries.weight_of_query, n_resamples, random_state)
-    return Audit(
-        name=str(name),
-        groups=queries.groups,
-        n_queries=queries.n_queries,
-        n_items=queries.n_items,
-        n_missing=queries.n_missing,
-        n_pairs=int(support.all_pairs().sum()),
-        group_sizes=tuple(support.sizes[:, :-1].sum(axis=0).tolist()),
-        k=cuts,
-        confidence=float(confidence),
-        estimates=tuple(with_intervals(statistics, draws, float(confidence))),
-    )
+            name=str(name),
+            groups=queries.groups,
+            n_queries=n_queries,
+            n_items=n_items,
+            n_missing=n_missing,
+            n_pairs=n_pairs,
+            group_sizes=tuple(group_sizes),
+            k=settings.cuts,
+            confidence=float(settings.confidence),
+            estimates=tuple(with_intervals(statistics, draws, float(settings.confidence))),
+        )
 
 
-# --- at the door ---------------------------------------------------------------------------------
+def _measure(
+    queries: Queries, settings: Settings, gain: str
+) -> tuple[list[Statistics], Iterator[Array], list[int]]:
+    """The statistics, the resampled query weights and the sizes of queries with their scores."""
+    queries = with_positive_weight(queries)
+    scores, support = np.ascontiguousarray(queries.X[:, 0]), Support(queries)
+    measures = list(measures_of(queries, scores, settings.cuts, gain, support))
+    statistics = [means(measures, queries, support)]
+    for label, constraint in settings.constraints.items():
+        statistics.append(violation(constraint, label, queries, scores, support))
+    weight = queries.weight_of_query
+    draws = resampled_weights(weight, settings.n_resamples, settings.random_state)
+    return statistics, draws, sizes_of(queries, support)
+
+
+def with_positive_weight(queries: Queries) -> Queries:
+    """The queries whose weight is not 0."""
+    weight = queries.weight_of_query
+    return queries if weight.all() else queries.take(np.flatnonzero(weight))
+
+
+def sizes_of(queries: Queries, support: Support) -> list[int]:
+    """Numbers of queries, items, items without a group, pairs, and items of each group."""
+    by_group = support.sizes[:, :-1].sum(axis=0).tolist()
+    pairs = int(support.all_pairs().sum())
+    return [queries.n_queries, queries.n_items, queries.n_missing, pairs, *by_group]
+
+
+# --- validation ----------------------------------------------------------------------------------
 
 
 def _require_columns(columns: dict[str, Any]) -> None:
-    """Refuse an audit without query ids or without groups."""
-    for key, also in (("qid", "group"), ("sensitive_features", "sensitive_features")):
-        if columns[key] is None and columns[also] is None:
+    for key, alternative in (("qid", "group"), ("sensitive_features", "sensitive_features")):
+        if columns[key] is None and columns[alternative] is None:
             raise InputError(
                 f"{key} is missing. Pass audit(y, scores, qid=..., sensitive_features=...), or "
                 "Queries in place of y."
@@ -348,28 +367,28 @@ def _require_columns(columns: dict[str, Any]) -> None:
 
 
 def _cuts(k: Any) -> tuple[int, ...]:
-    given = list(k) if isinstance(k, (Sequence, np.ndarray)) and not isinstance(k, str) else [k]
-    whole = all(isinstance(cut, Integral) and not isinstance(cut, bool) for cut in given)
-    if not given or not whole or min(given) < 1:
-        raise InputError(f"k is {k!r}; give one or more whole numbers of at least 1, such as 10.")
-    return tuple(sorted({int(cut) for cut in given}))
+    cuts = list(k) if isinstance(k, (Sequence, np.ndarray)) and not isinstance(k, str) else [k]
+    whole = all(isinstance(cut, Integral) and not isinstance(cut, bool) for cut in cuts)
+    if not cuts or not whole or min(cuts) < 1:
+        raise InputError(f"k must be one or more whole numbers of at least 1 (got {k!r}).")
+    return tuple(sorted({int(cut) for cut in cuts}))
 
 
 def require_sampling(confidence: Any, n_resamples: Any) -> None:
-    """Refuse what no interval can be made with."""
+    """Reject settings with which no interval can be computed."""
     if not isinstance(confidence, Real) or not 0.0 < float(confidence) < 1.0:
         raise InputError(
-            f"confidence is {confidence!r}; give a number between 0 and 1, such as 0.95."
+            f"confidence must be a number between 0 and 1, such as 0.95 (got {confidence!r})."
         )
     if not isinstance(n_resamples, Integral) or n_resamples < 0:
         raise InputError(
-            f"n_resamples is {n_resamples!r}; give a whole number, such as 1000, or 0 for no "
-            "intervals."
+            "n_resamples must be a whole number, such as 1000, or 0 for no intervals "
+            f"(got {n_resamples!r})."
         )
 
 
 def choose_gain(gain: str, queries: Any) -> str:
-    """The name of the gain: for "auto", the exponential one where labels are small grades."""
+    """The name of the gain; "auto" is exponential if the labels are small grades."""
     if gain not in ("auto", *GAINS):
         names = ", ".join(map(repr, ("auto", *GAINS)))
         raise InputError(f"gain is {gain!r}. Choose one of {names}.")
@@ -379,39 +398,31 @@ def choose_gain(gain: str, queries: Any) -> str:
 
 
 def _n_not_grades(queries: Queries) -> int:
-    """How many labels are no grades that 2 can be raised to."""
+    """The number of labels that are not whole numbers from 0 to the highest exponent."""
     y = queries.y
     grades = (y == np.floor(y)) & (y >= 0) & (y <= HIGHEST_EXPONENT)
     return len(y) - int(np.count_nonzero(grades))
 
 
 def name_constraints(constraints: Any) -> dict[str, Constraint]:
-    """Constraints under their names; under their repr where several share a name."""
+    """Constraints by their names, or by their representations if several share a name."""
     if isinstance(constraints, str) or not isinstance(constraints, Sequence):
         constraints = [constraints]
-    made = [as_constraint(constraint) for constraint in constraints]
-    names = [_name_of(constraint) for constraint in made]
+    converted = [as_constraint(constraint) for constraint in constraints]
+    names = [_name_of(constraint) for constraint in converted]
     labels = [
         repr(constraint) if names.count(name) > 1 and constraint.name else name
-        for name, constraint in zip(names, made, strict=True)
+        for name, constraint in zip(names, converted, strict=True)
     ]
-    twice = next((label for label in labels if labels.count(label) > 1), None)
-    if twice is not None:
+    repeated = next((label for label in labels if labels.count(label) > 1), None)
+    if repeated is not None:
         raise InputError(
-            f"constraints has {labels.count(twice)} entries known as {twice!r}, which would "
-            "overwrite each other. Leave one out, or give your own functions different names."
+            f"constraints has {labels.count(repeated)} entries with the name {repeated!r}. Leave "
+            "one out, or give your own functions different names."
         )
-    return dict(zip(labels, made, strict=True))
+    return dict(zip(labels, converted, strict=True))
 
 
 def _name_of(constraint: Constraint) -> str:
     function = getattr(constraint, "function", None)
     return constraint.name or getattr(function, "__name__", type(constraint).__name__)
-
-
-def _plain(estimate: Estimate) -> dict[str, Any]:
-    entries = {**asdict(estimate), "small": estimate.small}
-    return {
-        key: None if isinstance(value, float) and not isfinite(value) else value
-        for key, value in entries.items()
-    }
