@@ -1,68 +1,68 @@
-"""What pairity raises and warns.
+"""Exceptions and warnings of pairity.
 
 ::
 
     Exception
-      PairityError                 everything we raise on purpose
-        InputError (ValueError)    the data at the door: what is wrong, where, what to do
-          ConstraintError          a constraint that this data or this setting cannot carry
-          NotNumbersError (TypeError)       text or objects where numbers are needed
-          ModelFileError           a saved model that cannot be read, or a place for none
-        TrainingError (RuntimeError)      a ranker's own failure, with the round it happened in
-        NoMemoryError (MemoryError)       memory ran out: while doing what, and what to lower
-        MissingExtraError (ImportError)   an optional library is not installed
-        DownloadError (OSError)           a data set that is not there and could not be fetched
-        ContractError (AssertionError)    a ranker that `pairity.testing` found at fault
+      PairityError                        every error that pairity raises on purpose
+        InputError (ValueError)           arguments or data that cannot be used
+          ConstraintError                 a constraint that does not fit the data or the settings
+          NotNumbersError (TypeError)     text or objects instead of numbers
+          ModelFileError                  a saved model that cannot be read or written
+        TrainingError (RuntimeError)      an error of a ranker, with the round it happened in
+        NoMemoryError (MemoryError)       not enough memory
+        MissingExtraError (ImportError)   an optional library that is not installed
+        DownloadError (OSError)           a data set that is absent and could not be downloaded
+        ContractError (AssertionError)    a ranker or method that fails a check of `pairity.testing`
     UserWarning
-      PairityWarning               everything we warn of
-        TargetNotReachedWarning    the fit ended above its tolerance
-        MemorisedWarning           the violation is measured on queries the ranker knows by heart
-        ConvergenceWarning         an inner minimisation stopped early
+      PairityWarning                      every warning of pairity
+        TargetNotReachedWarning           a fit that ended above its tolerance
+        MemorisedWarning                  a violation measured on queries that the ranker memorised
+        ConvergenceWarning                an inner minimisation that stopped early
 """
 
 
 class PairityError(Exception):
-    """Everything pairity raises on purpose."""
+    """The base class of all errors that pairity raises on purpose."""
 
 
 class InputError(PairityError, ValueError):
-    """The data handed in cannot be used; the message says what to change."""
+    """Arguments or data cannot be used; the message says what to change."""
 
 
 class ConstraintError(InputError):
-    """A constraint that this data, or this way of enumerating pairs, cannot carry."""
+    """A constraint does not fit the data, or the way in which pairs are enumerated."""
 
 
 class NotNumbersError(InputError, TypeError):
-    """Something else where numbers are needed; a TypeError, as scikit-learn has it."""
+    """Numbers are needed; also a TypeError, which scikit-learn raises in this case."""
 
 
 class ModelFileError(InputError):
-    """A model's files cannot be read or written; the message says which, why and what to do."""
+    """A saved model cannot be read or written; the message names the file and the remedy."""
 
 
 class TrainingError(PairityError, RuntimeError):
-    """A ranker failed; the message says in which round, and its own error stands behind it."""
+    """A ranker failed; the message names the round, and the ranker's error is the cause."""
 
 
 class NoMemoryError(PairityError, MemoryError):
-    """Memory ran out; the message says while doing what, and what takes less of it."""
+    """There is not enough memory; the message says for what, and what needs less of it."""
 
 
 class MissingExtraError(PairityError, ImportError):
-    """An optional library is needed; the message has the line that installs it."""
+    """An optional library is not installed; the message has the command that installs it."""
 
 
 class DownloadError(PairityError, OSError):
-    """A file of a data set is not there and could not be fetched; the message says from where."""
+    """A file of a data set is absent and could not be downloaded; the message has its address."""
 
 
 class ContractError(PairityError, AssertionError):
-    """A ranker lacks properties that every ranker must have.
+    """A ranker or a method lacks properties that it must have.
 
     Attributes
     ----------
-    properties : tuple of str, their names
+    properties : tuple of str, the names of the properties
     """
 
     def __init__(self, message: str, properties: tuple[str, ...] = ()) -> None:
@@ -74,15 +74,15 @@ class ContractError(PairityError, AssertionError):
 
 
 class PairityWarning(UserWarning):
-    """Everything pairity warns of."""
+    """The base class of all warnings of pairity."""
 
 
 class TargetNotReachedWarning(PairityWarning):
-    """The fit ended with the violation above its tolerance."""
+    """A fit ended with a violation above its tolerance."""
 
 
 class MemorisedWarning(PairityWarning):
-    """The ranker knows the queries it is measured on by heart; on others it does not."""
+    """The ranker has memorised the queries that its violation is measured on."""
 
 
 class ConvergenceWarning(PairityWarning):
