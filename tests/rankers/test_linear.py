@@ -188,11 +188,11 @@ def test_says_when_it_has_not_converged():
 
 def test_bad_input():
     queries = data()
-    with pytest.raises(InputError, match=r"alpha is -1"):
+    with pytest.raises(InputError, match=r"alpha must be .*got -1"):
         LinearRanker(alpha=-1).fit_pairs(queries, np.ones((3, 3)))
-    with pytest.raises(InputError, match=r"margin is -1"):
+    with pytest.raises(InputError, match=r"margin must be .*got -1"):
         LinearRanker(margin=-1).fit_pairs(queries, np.ones((3, 3)))
-    with pytest.raises(InputError, match="weigh 0"):
+    with pytest.raises(InputError, match="have weight 0"):
         LinearRanker().fit_pairs(queries, np.zeros((3, 3)))
     with pytest.raises(InputError, match="No query has two different labels"):
         LinearRanker().fit(queries.X, np.ones(queries.n_items), qid=queries["qid"])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+
+from pairity.exceptions import InputError
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
@@ -25,3 +28,21 @@ def show(value: Any) -> str:
         return _SHORT.repr(value)
     except Exception:  # such as an integer with more digits than Python converts
         return f"a value of type {type(value).__name__}"
+
+
+def require_number(
+    value: Any, name: str, *, positive: bool = False, most: float = math.inf
+) -> float:
+    """Return a finite number from 0 (above 0 if `positive`) to `most`, or refuse the value."""
+    if is_real(value) and 0.0 <= value <= most and value < math.inf and (value or not positive):
+        return float(value)
+    needed = "a number above 0" if positive else "a number, 0 or greater"
+    needed += "" if most == math.inf else f", up to {most:g}"
+    raise InputError(f"{name} must be {needed} (got {show(value)}).")
+
+
+def require_count(value: Any, name: str, *, least: int = 1) -> int:
+    """Return a whole number of at least `least`, or refuse the value."""
+    if is_real(value) and isinstance(value, Integral) and int(value) >= least:
+        return int(value)
+    raise InputError(f"{name} must be a whole number, {least} or greater (got {show(value)}).")

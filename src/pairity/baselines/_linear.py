@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from pairity._utils.typing import Array
-from pairity._utils.validation import is_real, show
 from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.data.queries import Queries, require_groups, require_preferences
 from pairity.exceptions import ConstraintError, InputError
@@ -31,21 +29,6 @@ def as_expressible(
         f"{method} cannot express {compared!r}, because {reason}. Choose from "
         f"{', '.join(map(repr, names))}."
     )
-
-
-def require_number(value: Any, name: str, *, positive: bool = False) -> float:
-    """Return a finite number of 0 or more (above 0 if `positive`), or refuse the value."""
-    if is_real(value) and 0.0 <= float(value) < np.inf and (value or not positive):
-        return float(value)
-    needed = "a number above 0" if positive else "a number, 0 or greater"
-    raise InputError(f"{name} must be {needed} (got {show(value)}).")
-
-
-def require_count(value: Any, name: str, *, least: int = 1) -> int:
-    """Return a whole number of at least `least`, or refuse the value."""
-    if is_real(value) and isinstance(value, Integral) and int(value) >= least:
-        return int(value)
-    raise InputError(f"{name} must be a whole number, {least} or greater (got {show(value)}).")
 
 
 @dataclass(frozen=True, eq=False)

@@ -46,11 +46,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from pairity._utils.typing import Array
+from pairity._utils.validation import require_count, require_number
 from pairity.baselines._linear import (
     StandardFeatures,
     as_expressible,
-    require_count,
-    require_number,
     score_linearly,
     share_among_pairs,
 )

@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
-from pairity.baselines._linear import require_number
+from pairity._utils.validation import require_number, show
 from pairity.baselines.permutations import Items, Program, Vertex, solve
 from pairity.data.columns import as_numbers
 from pairity.exceptions import ConstraintError, InputError

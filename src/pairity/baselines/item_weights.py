@@ -20,8 +20,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from pairity._utils.typing import Array
-from pairity._utils.validation import is_real, show
-from pairity.baselines._linear import item_weight_of, require_count, require_number
+from pairity._utils.validation import is_real, require_count, require_number, show
+from pairity.baselines._linear import item_weight_of
 from pairity.baselines._memberships import Mask, Membership, read_memberships
 from pairity.baselines.methods import Method, Scorer, changed_from
 from pairity.constraints import largest_gaps

@@ -34,12 +34,11 @@ import numpy as np
 from scipy.stats import rankdata
 
 from pairity._utils.typing import Array
+from pairity._utils.validation import require_count, require_number
 from pairity.baselines._hinged_lists import HingedLists, hinged_lists
 from pairity.baselines._linear import (
     StandardFeatures,
     as_expressible,
-    require_count,
-    require_number,
     score_linearly,
     share_among_pairs,
 )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+import zipfile
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -100,6 +102,13 @@ def predict_in_blocks(
             require_finite(block, features.names, rows.start)
         scores[rows] = predict(np.ascontiguousarray(block, dtype=np.float64))
     return scores
+
+
+def require_stored_size(data: bytes) -> None:
+    """Refuse a ZIP file that would grow when it is unpacked; pairity's are not compressed."""
+    with zipfile.ZipFile(io.BytesIO(data)) as parts:
+        if sum(part.file_size for part in parts.infolist()) > len(data):
+            raise ValueError("it would grow when it is unpacked")
 
 
 @dataclass(frozen=True, eq=False)

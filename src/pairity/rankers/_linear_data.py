@@ -1,16 +1,17 @@
-"""What a linear fit asks of its data: sums over rows and pairs, wherever the rows are.
+"""Sums over rows and pairs that a linear fit needs, wherever the rows are.
 
-`LinearRanker` knows its data by the protocol `LinearData` alone. What it asks for are K × K tables
-in and vectors of one number per feature out, so that features may lie in memory (`InMemory`), on
-disk (`Streamed`), or on other machines.
+`LinearRanker` accesses its data only through `LinearData`. It passes K × K tables and receives
+vectors with one number per feature, so that features may be in memory (`InMemory`), on disk
+(`Streamed`) or on other machines (`OnWorkers`).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,61 +26,64 @@ from pairity.pairs.cells import cell_counts, total_weight
 from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic, subtract_margin
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
-MOST_WHITENED = 1500  # features up to which a dense Cholesky factor pays
-_BLOCK_ENTRIES = 100_000  # of a centred copy, made block by block: small enough for the cache
-_SAMPLE_ENTRIES = 4_000_000  # of the dense part of X that curvature is estimated from, at most
-_SAMPLE_ROWS = 100  # rows per feature that it is estimated from
+MOST_WHITENED = 1500  # features up to which a dense Cholesky factor is worth its cost
+_BLOCK_ENTRIES = 100_000  # entries of a centred copy, made block by block: they fit in the cache
+_SAMPLE_ENTRIES = 4_000_000  # most entries of the dense part of X that curvature is estimated from
+_SAMPLE_ROWS = 100  # rows per feature that curvature is estimated from
 
 
-class LinearData(Protocol):
+class LinearData(ABC):
     """Queries whose features are multiplied by coefficients, in the units of the features.
 
-    Pairs are the preference pairs of the queries. A `table` is W of shape (n_groups, n_groups); a
-    pair with an item of unknown group weighs `fill`. Sums are over pairs and are not divided. The
-    loss is logistic, of pairs to be won by `margin` (`pairs.subtract_margin`).
+    Pairs are the preference pairs of the queries. `weights` is W of shape (n_groups, n_groups); a
+    pair with an item of unknown group has weight `fill`. Sums are over pairs and not divided. The
+    loss is logistic, of pairs to be won by `margin` (`pairs.logistic.subtract_margin`).
     """
 
-    margin: float
+    def __init__(self, queries: Any, margin: float = 0.0) -> None:
+        self.queries, self.margin = queries, margin
 
     @property
+    @abstractmethod
     def n_features(self) -> int:
         """Number of features."""
-        ...
 
+    @abstractmethod
     def deviations(self) -> Array:
-        """Standard deviation of every feature over the weighted rows; infinite where constant."""
-        ...
+        """Return the standard deviation of each feature over weighted rows; inf if constant."""
 
-    def total_weight(self, table: Array, *, fill: float = 1.0) -> float:
-        """The weight of all pairs."""
-        ...
+    @abstractmethod
+    def total_weight(self, weights: Array, *, fill: float = 1.0) -> float:
+        """Return the weight of all pairs."""
 
-    def loss_and_gradient(self, coef: Array, table: Array) -> tuple[float, Array]:
-        """The loss, summed over pairs, and its gradient in `coef`."""
-        ...
+    @abstractmethod
+    def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
+        """Return the loss, summed over pairs, and its gradient in `coef`."""
 
+    @abstractmethod
     def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
-        """The gradients under several tables at the same `coef`, one row for each."""
-        ...
+        """Return the gradients for several weight tables at the same `coef`, one row for each."""
 
-    def hessian_product(self, coef: Array, table: Array, direction: Array) -> Array:
-        """The Hessian of the loss at `coef`, times a direction in which `coef` moves."""
-        ...
+    @abstractmethod
+    def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
+        """Return the Hessian of the loss at `coef`, times a direction."""
 
+    @abstractmethod
     def scores(self, coefs: Array) -> Array:
-        """Scores of shape (n_coefs, n_items), for several coefficient vectors."""
-        ...
+        """Return scores of shape (n_coefs, n_items), for several coefficient vectors."""
 
-    def sample(self, table: Array) -> Any:
-        """Some of the queries with features in memory, here or elsewhere; they weigh something."""
-        ...
+    @abstractmethod
+    def sample(self, weights: Array) -> Any:
+        """Return some of the queries, with features in memory and a positive total weight."""
 
 
 def linear_data(queries: Any, margin: float = 0.0) -> LinearData:
-    """What a linear fit asks, of these queries."""
+    """Return the `LinearData` of these queries."""
     if not isinstance(queries, Queries):
-        found: Spread = queries.cached("spread", margin, lambda: Spread(queries, margin))
-        return found
+        on_workers: LinearData = queries.cached(
+            "linear", margin, lambda: OnWorkers(queries, margin)
+        )
+        return on_workers
     if queries.X is None:
         raise InputError("The queries have no features. Build them with X.")
     if isinstance(queries.X, ParquetFeatures):
@@ -87,78 +91,89 @@ def linear_data(queries: Any, margin: float = 0.0) -> LinearData:
     return InMemory(queries, margin)
 
 
-class InMemory:
-    """`LinearData` of queries whose features are a dense or sparse matrix in memory."""
-
-    def __init__(self, queries: Queries, margin: float = 0.0) -> None:
-        self.queries = queries
-        self.margin = margin
-        self.X: Features = queries.X
-        self._last: tuple[Array, Array] | None = None
+class _Local(LinearData):
+    """`LinearData` of one process: sums over parts of the queries."""
 
     @property
     def n_features(self) -> int:
         """Number of features."""
-        return int(self.X.shape[1])
+        return int(self.queries.X.shape[1])
 
-    def deviations(self) -> Array:
-        """Standard deviations, found once for given queries."""
-        return self.queries.cached("deviations", None, lambda: _standard_deviations(self.queries))
+    @abstractmethod
+    def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
+        """Yield parts of the queries, their features, and their scores less the margin."""
 
-    def total_weight(self, table: Array, *, fill: float = 1.0) -> float:
-        """The weight of all pairs."""
-        return total_weight(self.queries, self.queries.pad(table, fill=fill))
+    def total_weight(self, weights: Array, *, fill: float = 1.0) -> float:
+        """Return the weight of all pairs."""
+        return total_weight(self.queries, self.queries.pad(weights, fill=fill))
 
-    def loss_and_gradient(self, coef: Array, table: Array) -> tuple[float, Array]:
-        """Loss and gradient."""
-        at = pairwise_logistic(self.queries, self._at(coef), table)
-        return at.loss, transposed_times(self.X, at.gradient)
+    def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
+        """Return loss and gradient."""
+        loss, gradient = 0.0, np.zeros(self.n_features)
+        for part, X, scores in self._parts(coef):
+            terms = pairwise_logistic(part, scores, weights)
+            loss += terms.loss
+            gradient += transposed_times(X, terms.gradient)
+        return loss, gradient
 
     def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
-        """Gradients under several tables."""
-        scores, found = self._at(coef), np.empty((len(tables), self.n_features))
-        for at, table in enumerate(tables):
-            padded = self.queries.pad(table, fill=fill)
-            pull = pairwise_logistic(self.queries, scores, padded, with_loss=False).gradient
-            found[at] = transposed_times(self.X, pull)
-        return found
+        """Return the gradients for several tables, in one pass."""
+        gradients = np.zeros((len(tables), self.n_features))
+        for part, X, scores in self._parts(coef):
+            for gradient, weights in zip(gradients, tables, strict=True):
+                padded = part.pad(weights, fill=fill)
+                terms = pairwise_logistic(part, scores, padded, with_loss=False)
+                gradient += transposed_times(X, terms.gradient)
+        return gradients
 
-    def hessian_product(self, coef: Array, table: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        along = times(self.X, direction)
-        moved = pairwise_hessian_product(self.queries, self._at(coef), table, along)
-        return transposed_times(self.X, moved)
+    def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
+        """Return the Hessian times a direction."""
+        product = np.zeros(self.n_features)
+        for part, X, scores in self._parts(coef):
+            along = pairwise_hessian_product(part, scores, weights, times(X, direction))
+            product += transposed_times(X, along)
+        return product
+
+
+class InMemory(_Local):
+    """`LinearData` of queries whose features are a dense or sparse matrix in memory."""
+
+    _last: tuple[Array, Array] | None = None
+
+    def deviations(self) -> Array:
+        """Return standard deviations, computed once for given queries."""
+        return self.queries.cached("deviations", None, self._deviations)  # type: ignore[no-any-return]
+
+    def _deviations(self) -> Array:
+        return _as_deviations(*_moments(self.queries.X, row_weights(self.queries))[1:])
 
     def scores(self, coefs: Array) -> Array:
-        """Scores for several coefficient vectors."""
-        return np.array([times(self.X, coef) for coef in coefs])
+        """Return scores for several coefficient vectors."""
+        return np.array([times(self.queries.X, coef) for coef in coefs])
 
-    def sample(self, table: Array) -> Queries:
-        """Some of the queries, or all where those weigh nothing."""
-        step = sampling_step(self.queries.n_items, self.n_features)
-        if step == 1:
-            return self.queries
-        part = self.queries.take(np.arange(0, self.queries.n_queries, step))
-        return part if total_weight(part, table) > 0.0 else self.queries
+    def sample(self, weights: Array) -> Queries:
+        """Return some of the queries, or all if those have weight 0."""
+        queries: Queries = self.queries
+        part = queries.thinned(sampling_step(queries.n_items, self.n_features))
+        return part if total_weight(part, weights) > 0.0 else queries
 
-    def _at(self, coef: Array) -> Array:
-        """Scores, remembered: several sums are asked for at one place."""
+    def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
+        """Yield all queries. Scores are cached: several sums are needed at the same `coef`."""
         if self._last is None or not np.array_equal(self._last[0], coef):
-            scores = subtract_margin(self.queries, times(self.X, coef), self.margin)
+            scores = subtract_margin(self.queries, times(self.queries.X, coef), self.margin)
             self._last = coef.copy(), scores
-        return self._last[1]
+        yield self.queries, self.queries.X, self._last[1]
 
 
-class Streamed:
-    """`LinearData` of queries whose features lie in Parquet files.
+class Streamed(_Local):
+    """`LinearData` of queries whose features are in Parquet files.
 
-    Every sum is one pass over the files, in blocks of whole queries: scores, pairs and products
-    of a block are done with before the next. Deviations and the sample take one pass together.
+    Every sum is one pass over the files, in blocks of whole queries. Deviations and the sample
+    take one pass in total.
     """
 
     def __init__(self, queries: Queries, margin: float = 0.0) -> None:
-        self.queries = queries
-        self.margin = margin
+        super().__init__(queries, margin)
         self.X: ParquetFeatures = queries.X
         self.ordered = queries.by_query()[0]
         bounds = self.ordered.layout.bounds
@@ -167,105 +182,61 @@ class Streamed:
         self._cuts = np.unique(np.r_[0, np.searchsorted(bounds, marks), len(bounds) - 1])
         self._prepared: tuple[Array, Queries] | None = None
 
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return int(self.X.shape[1])
-
     def deviations(self) -> Array:
-        """Standard deviations, found once."""
+        """Return standard deviations, computed once."""
         return self._prepare()[0]
 
-    def total_weight(self, table: Array, *, fill: float = 1.0) -> float:
-        """The weight of all pairs."""
-        return total_weight(self.queries, self.queries.pad(table, fill=fill))
-
-    def loss_and_gradient(self, coef: Array, table: Array) -> tuple[float, Array]:
-        """Loss and gradient."""
-        loss, gradient = 0.0, np.zeros(self.n_features)
-        for part, block in self._parts():
-            at = pairwise_logistic(part, self._of_block(block, coef, part), table)
-            loss += at.loss
-            gradient += at.gradient @ block
-        return loss, gradient
-
-    def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
-        """Gradients under several tables, in one pass."""
-        found = np.zeros((len(tables), self.n_features))
-        for part, block in self._parts():
-            scores = self._of_block(block, coef, part)
-            for at, table in enumerate(tables):
-                padded = part.pad(table, fill=fill)
-                pull = pairwise_logistic(part, scores, padded, with_loss=False).gradient
-                found[at] += pull @ block
-        return found
-
-    def hessian_product(self, coef: Array, table: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        product = np.zeros(self.n_features)
-        for part, block in self._parts():
-            scores = self._of_block(block, coef, part)
-            along = pairwise_hessian_product(part, scores, table, block @ direction)
-            product += along @ block
-        return product
-
     def scores(self, coefs: Array) -> Array:
-        """Scores for several coefficient vectors, in one pass."""
+        """Return scores for several coefficient vectors, in one pass."""
         scores = np.empty((len(coefs), self.queries.n_items))
         for rows, block in self.X.blocks():
             scores[:, rows] = coefs @ block.T
         return scores
 
-    def sample(self, table: Array) -> Queries:
-        """Some of the queries; others where those weigh nothing."""
+    def sample(self, weights: Array) -> Queries:
+        """Return some of the queries, or others if those have weight 0."""
         part = self._prepare()[1]
-        if total_weight(part, table) > 0.0:
+        if total_weight(part, weights) > 0.0:
             return part
-        weigh = (cell_counts(self.queries) * self.queries.pad(table)).sum(axis=(1, 2)) > 0.0
-        which = np.flatnonzero(weigh & (self.queries.weight_of_query > 0.0))
-        return self.queries.take(which[:: -(-len(which) // part.n_queries)]).in_memory()
+        positive = (cell_counts(self.queries) * self.queries.pad(weights)).sum(axis=(1, 2)) > 0.0
+        chosen = np.flatnonzero(positive & (self.queries.weight_of_query > 0.0))
+        queries: Queries = self.queries.take(chosen[:: -(-len(chosen) // part.n_queries)])
+        return queries.in_memory()
 
-    def _of_block(self, block: Array, coef: Array, part: Queries) -> Array:
-        """A block's scores, less the margin."""
-        return subtract_margin(part, block @ coef, self.margin)
-
-    def _parts(self) -> Iterator[tuple[Queries, Array]]:
-        """Blocks of whole queries and their features."""
+    def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
+        """Yield blocks of whole queries."""
         blocks = self.X.blocks(self.ordered.layout.bounds[self._cuts])
         spans = zip(self._cuts[:-1].tolist(), self._cuts[1:].tolist(), strict=True)
         for (first, last), (_, block) in zip(spans, blocks, strict=True):
-            yield self.ordered.between(first, last), np.asarray(block, dtype=np.float64)
+            part, X = self.ordered.between(first, last), np.asarray(block, dtype=np.float64)
+            yield part, X, subtract_margin(part, times(X, coef), self.margin)
 
     def _prepare(self) -> tuple[Array, Queries]:
-        """Deviations and the sample; what is missing or infinite is found here."""
+        """Return deviations and the sample. This pass finds missing and infinite values."""
         if self._prepared is None:
             queries = replace(self.queries, X=None)
-            step = sampling_step(queries.n_items, self.n_features)
             chosen = np.zeros(queries.n_queries, dtype=bool)
-            chosen[::step] = True
+            chosen[:: sampling_step(queries.n_items, self.n_features)] = True
             of_row = chosen[queries.query]
             picked, moments = [], _Moments(self.n_features)
             weight = row_weights(queries)
             for rows, block in self.X.blocks():
                 require_finite(block, self.X.names, rows.start)
-                moments.add(np.asarray(block, dtype=np.float64), weight[rows])
+                moments.add(*_moments(np.asarray(block, dtype=np.float64), weight[rows]))
                 picked.append(np.array(block[of_row[rows]], dtype=np.float64, order="C"))
-            deviations = as_deviations(moments.mean, moments.squares)
-            self._prepared = deviations, replace(queries.take(chosen), X=np.concatenate(picked))
+            sample = replace(queries.take(chosen), X=np.concatenate(picked))
+            self._prepared = moments.deviations(), sample
         return self._prepared
 
 
-class Spread:
-    """`LinearData` of queries that lie on the workers of a cluster.
+class OnWorkers(LinearData):
+    """`LinearData` of queries on the workers of a cluster.
 
-    What travels: coefficients and tables to the workers, sums from them.
+    Coefficients and weight tables are sent to the workers, which return sums.
     """
 
-    def __init__(self, queries: Any, margin: float = 0.0) -> None:
-        self.queries = queries
-        self.margin = margin
-        self._sampled: Any = None
-        self._deviations: Array | None = None
+    _sampled: Any = None
+    _deviations: Array | None = None
 
     @property
     def n_features(self) -> int:
@@ -273,148 +244,132 @@ class Spread:
         return int(self.queries.n_features)
 
     def deviations(self) -> Array:
-        """Standard deviations, from the moments of the shares."""
+        """Return standard deviations, from the moments of the workers' shares."""
         if self._deviations is None:
-            whole = _Moments(self.n_features)
-            for weight, mean, squares in self.queries.gather(_moments_of):
-                whole.merge(weight, mean, squares)
-            self._deviations = as_deviations(whole.mean, whole.squares / whole.weight)
+            moments = _Moments(self.n_features)
+            for share in self.queries.gather(_moments_of):
+                moments.add(*share)
+            self._deviations = moments.deviations()
         return self._deviations
 
-    def total_weight(self, table: Array, *, fill: float = 1.0) -> float:
-        """The weight of all pairs."""
-        return float(self._sum("total_weight", table, fill=fill))
+    def total_weight(self, weights: Array, *, fill: float = 1.0) -> float:
+        """Return the weight of all pairs."""
+        return float(self._sum("total_weight", weights, fill=fill))
 
-    def loss_and_gradient(self, coef: Array, table: Array) -> tuple[float, Array]:
-        """Loss and gradient."""
-        both = self._sum("loss_and_gradient", coef, table)
+    def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
+        """Return loss and gradient."""
+        both = self._sum("loss_and_gradient", coef, weights)
         return float(both[0]), both[1:]
 
     def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
-        """Gradients under several tables."""
+        """Return the gradients for several tables."""
         return self._sum("gradients", coef, tables, fill=fill)
 
-    def hessian_product(self, coef: Array, table: Array, direction: Array) -> Array:
-        """Hessian times a direction."""
-        return self._sum("hessian_product", coef, table, direction)
+    def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
+        """Return the Hessian times a direction."""
+        return self._sum("hessian_product", coef, weights, direction)
 
     def scores(self, coefs: Array) -> Any:
-        """Scores, kept where the items are."""
-        return self.queries.each(partial(_ask, "scores", self.margin, (coefs,), {}))
+        """Return scores, which stay on the workers."""
+        return self.queries.each(partial(_call, "scores", self.margin, (coefs,), {}))
 
-    def sample(self, table: Array) -> Any:
-        """Some of the queries, where they are; all, where those weigh nothing."""
+    def sample(self, weights: Array) -> Any:
+        """Return some of the queries, on the workers, or all if those have weight 0."""
         if self._sampled is None:
             step = sampling_step(self.queries.n_items, self.n_features)
             self._sampled = self.queries.thinned(step)
-        return self._sampled if total_weight(self._sampled, table) > 0.0 else self.queries
+        return self._sampled if total_weight(self._sampled, weights) > 0.0 else self.queries
 
-    def _sum(self, what: str, *arguments: Any, **options: Any) -> Array:
-        found: Array = self.queries.total(partial(_ask, what, self.margin, arguments, options))
-        return found
+    def _sum(self, method: str, *arguments: Any, **options: Any) -> Array:
+        total: Array = self.queries.total(partial(_call, method, self.margin, arguments, options))
+        return total
 
 
-def _ask(what: str, margin: float, arguments: Any, options: Any, queries: Queries) -> Array:
-    """One of the questions of `LinearData`, to the share of one worker."""
+def _call(method: str, margin: float, arguments: Any, options: Any, queries: Queries) -> Array:
+    """Call a method of `LinearData` for one worker's share of the queries."""
     data = queries.cached("linear", margin, lambda: InMemory(queries, margin))
     with one_blas_thread:
-        answer = getattr(data, what)(*arguments, **options)
+        answer = getattr(data, method)(*arguments, **options)
     return np.concatenate([[answer[0]], answer[1]]) if isinstance(answer, tuple) else answer
 
 
-def _moments_of(queries: Queries) -> tuple[float, Array, Array]:
-    """The weight of the rows, their mean, and their weighted squares around it."""
-    whole = queries.weight_of_query[queries.query]
-    if queries.item_weight is not None:
-        whole = whole * queries.item_weight
-    weight = float(whole.sum())
-    if not weight > 0.0:
-        return 0.0, np.zeros(queries.X.shape[1]), np.zeros(queries.X.shape[1])
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, variance = _moments(queries.X, whole / weight)
-    return weight, mean, weight * variance
+def sampling_step(n_items: int, n_features: int) -> int:
+    """Return the step k such that every k-th query suffices to estimate curvature."""
+    n_rows = max(_SAMPLE_ROWS * min(n_features, MOST_WHITENED), 2000)
+    if n_features <= MOST_WHITENED:
+        n_rows = min(n_rows, _SAMPLE_ENTRIES // n_features)
+    return -(-n_items // n_rows)
+
+
+# --- standard deviations --------------------------------------------------------------------------
 
 
 class _Moments:
-    """Weighted means and squared distances from them, block by block."""
+    """Weighted means and sums of squared distances from them, merged block by block."""
 
     def __init__(self, n_features: int) -> None:
         self.weight, self.mean, self.squares = 0.0, np.zeros(n_features), np.zeros(n_features)
 
-    def add(self, block: Array, weight: Array) -> None:
-        """Take in some rows."""
-        total = float(weight.sum())
-        if total == 0.0:
-            return
-        with np.errstate(over="ignore", invalid="ignore"):
-            mean = weight @ block / total
-            self.merge(total, mean, weight @ (block - mean) ** 2)
-
-    def merge(self, weight: float, mean: Array, squares: Array) -> None:
-        """Take in the moments of some rows."""
+    def add(self, weight: float, mean: Array, variance: Array) -> None:
+        """Merge the total weight, mean and variance of further rows."""
         if weight == 0.0:
             return
         with np.errstate(over="ignore", invalid="ignore"):
-            apart, whole = mean - self.mean, self.weight + weight
-            self.squares += squares
-            self.squares += apart**2 * (self.weight * weight / whole)
-            self.mean += apart * (weight / whole)
-        self.weight = whole
+            distance, total = mean - self.mean, self.weight + weight
+            self.squares += weight * variance + distance**2 * (self.weight * weight / total)
+            self.mean += distance * (weight / total)
+        self.weight = total
 
-
-def sampling_step(n_items: int, n_features: int) -> int:
-    """Of how many queries one is enough to estimate curvature from."""
-    wanted = max(_SAMPLE_ROWS * min(n_features, MOST_WHITENED), 2000)
-    if n_features <= MOST_WHITENED:
-        wanted = min(wanted, _SAMPLE_ENTRIES // n_features)
-    return -(-n_items // wanted)
-
-
-def _standard_deviations(queries: Queries) -> Array:
-    """Per feature, over the weighted rows; infinite where it is constant, which takes it out."""
-    weight = row_weights(queries)
-    with np.errstate(over="ignore", invalid="ignore"):
-        mean, variance = _moments(queries.X, weight)
-    return as_deviations(mean, variance)
+    def deviations(self) -> Array:
+        """Return the standard deviations of all rows."""
+        return _as_deviations(self.mean, self.squares / self.weight)
 
 
 def row_weights(queries: Queries) -> Array:
-    """The weight of each row, of its query and its own; they add up to 1."""
+    """Return the weight of each row: its query's weight times its own."""
     weight = queries.weight_of_query[queries.query]
-    if queries.item_weight is not None:
-        weight = weight * queries.item_weight
-    return np.asarray(weight / weight.sum())
+    return np.asarray(weight if queries.item_weight is None else weight * queries.item_weight)
 
 
-def as_deviations(mean: Array, variance: Array) -> Array:
-    """Standard deviations from moments; infinite for what is constant but for rounding."""
+def _moments_of(queries: Queries) -> tuple[float, Array, Array]:
+    return _moments(queries.X, row_weights(queries))
+
+
+def _moments(X: Features, weight: Array) -> tuple[float, Array, Array]:
+    """Return the total weight, and the weighted mean and variance of every feature."""
+    total = float(weight.sum())
+    if not total > 0.0:
+        return 0.0, np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    weight = weight / total
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = transposed_times(X, weight)
+        if sp.issparse(X):
+            centred = sp.csr_array((X.data - mean[X.indices], X.indices, X.indptr), shape=X.shape)
+            stored = sp.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
+            absent = 1.0 - np.asarray(stored.T @ weight)  # the weight of a column's zeros
+            absent[absent < 1e-12] = 0.0
+            variance = np.asarray(centred.multiply(centred).T @ weight) + absent * mean**2
+        else:
+            height = max(1, _BLOCK_ENTRIES // X.shape[1])
+            blocks = [slice(start, start + height) for start in range(0, X.shape[0], height)]
+            parts = [partial(_squares, X, mean, weight, rows) for rows in blocks]
+            variance = np.sum(run_all(parts), axis=0)
+    return total, mean, variance
+
+
+def _squares(X: Array, mean: Array, weight: Array, rows: slice) -> Array:
+    """Return the contribution of some rows to the variance."""
+    with np.errstate(over="ignore", invalid="ignore"):  # the setting of each thread
+        return np.asarray(weight[rows] @ (X[rows] - mean) ** 2)
+
+
+def _as_deviations(mean: Array, variance: Array) -> Array:
+    """Return standard deviations; infinite for features that are constant up to rounding."""
     if not np.isfinite(variance).all():
-        worst = int(np.argmin(np.isfinite(variance)))
+        feature = int(np.argmin(np.isfinite(variance)))
         raise InputError(
-            f"Feature {worst} of X has values so large that their squares overflow. Rescale it."
+            f"Feature {feature} of X has values so large that their squares overflow. Rescale it."
         )
     deviation = np.sqrt(np.maximum(variance, 0.0))
     size = np.maximum(np.abs(mean), deviation)
     return np.where(deviation > 1e-12 * size, deviation, np.inf)
-
-
-def _moments(X: Features, weight: Array) -> tuple[Array, Array]:
-    """Weighted mean and variance of every feature."""
-    mean = transposed_times(X, weight)
-    if sp.issparse(X):
-        centred = sp.csr_array((X.data - mean[X.indices], X.indices, X.indptr), shape=X.shape)
-        stored = sp.csr_array((np.ones_like(X.data), X.indices, X.indptr), shape=X.shape)
-        absent = 1.0 - np.asarray(stored.T @ weight)  # the weight of a column's zeros
-        absent[absent < 1e-12] = 0.0
-        variance = np.asarray(centred.multiply(centred).T @ weight) + absent * mean**2
-    else:
-        height = max(1, _BLOCK_ENTRIES // X.shape[1])
-        blocks = [slice(at, at + height) for at in range(0, X.shape[0], height)]
-        parts = [partial(_squares, X, mean, weight, rows) for rows in blocks]
-        variance = np.sum(run_all(parts), axis=0)
-    return mean, variance
-
-
-def _squares(X: Array, mean: Array, weight: Array, rows: slice) -> Array:
-    """Some rows' share of the variance."""
-    return np.asarray(weight[rows] @ (X[rows] - mean) ** 2)

@@ -1,13 +1,11 @@
-"""LinearRanker: the reference procedure H, a linear score fitted to convergence."""
+"""LinearRanker: the reference ranker, a linear score fitted to convergence."""
 
 from __future__ import annotations
 
 import io
 import warnings
-import zipfile
 from dataclasses import dataclass
 from functools import partial
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -18,17 +16,20 @@ from scipy.sparse.linalg import LinearOperator, cg
 
 from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
-from pairity.data.features import Features
+from pairity._utils.validation import require_count, require_number
 from pairity.data.queries import Queries, require_preferences
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
 from pairity.pairs.cells import total_weight
 from pairity.pairs.logistic import pairwise_logistic, subtract_margin
-from pairity.rankers._estimators import PairRanker
+from pairity.rankers._estimators import PairRanker, require_stored_size
 from pairity.rankers._linear_data import MOST_WHITENED, LinearData, linear_data
 from pairity.rankers._products import one_blas_thread, times
 
-_ROUNDING = 1e-7  # below about this gradient the loss no longer tells two points apart
-_MANY_CHANGES = 40  # of more, the response is told roughly: else it would cost more than it saves
+# Below about this gradient, rounding hides the difference between the losses of two points.
+_ROUNDING = 1e-7
+# With more changes of the weights than this, `response` takes one step of conjugate gradients
+# instead of ten: otherwise it would cost more time than it saves.
+_MANY_CHANGES = 40
 _ARRAYS = ("coef", "beta", "scale")  # of a saved ranker
 
 
@@ -41,21 +42,22 @@ class LinearRanker(PairRanker):
         \frac{\sum W_{g_i g_j} \log(1 + e^{m - \beta^\top (x_i - x_j)})}{\sum W_{g_i g_j}}
         + \frac{\alpha}{2} \sum_f (\sigma_f \beta_f)^2
 
-    over the preference pairs (i, j), with m the margin times the steps between their labels, and
-    σ_f the standard deviation of feature f, so that the penalty is on standardised features while
-    `coef_` is in the user's units. There is no intercept: pairs do not see one.
+    over the preference pairs (i, j). m is the margin times the number of steps between their
+    labels, and σ_f is the standard deviation of feature f, so that the penalty is on standardised
+    features while `coef_` is in the user's units. There is no intercept, because it cancels in
+    every pair.
 
     Parameters
     ----------
     alpha : float, default=1e-4
         Strength of the L2 penalty.
     margin : float, default=0.0
-        By how much the preferred item is to be ahead, for each label of the query from the other
-        item's up to its own. From about 4 on, the loss is nearly a hinge (Ranking SVM), which
-        minds pairs that are won by far or lost by far less than the logistic loss does.
+        The amount by which the preferred item should be ahead, for each step between the labels of
+        a pair. From about 4 on, the loss is nearly a hinge (Ranking SVM), which depends less than
+        the logistic loss on pairs that are won or lost by far.
     tol : float, default=1e-6
-        The fit has converged when the gradient, in coordinates in which the Hessian is about the
-        identity, is nowhere larger: the coefficients are then that close to the minimum, in
+        The fit has converged if no entry of the gradient is larger, in coordinates in which the
+        Hessian is about the identity. The coefficients are then that close to the minimum, in
         units of their own curvature.
     max_iter : int, default=1000
 
@@ -68,10 +70,10 @@ class LinearRanker(PairRanker):
 
     Notes
     -----
-    The problem is convex, so there is nothing to seed: the result is the minimum, whatever the
-    start, to `tol`. L-BFGS runs in coordinates whitened by an approximate Hessian, estimated from
-    a part of the queries; it needs a few passes over X, which is neither copied as a whole nor
-    standardised in memory, and may be sparse.
+    The problem is convex, so there is no seed: the result is the minimum up to `tol`, from any
+    start. L-BFGS runs in coordinates whitened by an approximate Hessian, which is estimated from
+    some of the queries. It needs a few passes over X, which may be sparse and is neither copied
+    nor standardised in memory.
 
     Examples
     --------
@@ -104,13 +106,13 @@ class LinearRanker(PairRanker):
     def fit_pairs(  # type: ignore[override]
         self, queries: Queries, weights: Array, *, previous: Any = None
     ) -> Self:
-        """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
+        """Fit on weighted pairs; see `pairity.rankers.Ranker`."""
         data = linear_data(queries, self.margin)
         require_preferences(queries)
         return self.fit_data(data, weights, previous=previous)
 
-    def fit_data(self, data: LinearData, table: Array, *, previous: Any = None) -> Self:
-        """As `fit_pairs`, on rows that lie wherever `data` knows to find them."""
+    def fit_data(self, data: LinearData, weights: Array, *, previous: Any = None) -> Self:
+        """Fit like `fit_pairs`, on rows in any place that `LinearData` supports."""
         self._check_parameters()
         self.n_features_in_ = data.n_features
         scale = data.deviations()
@@ -118,35 +120,35 @@ class LinearRanker(PairRanker):
         if getattr(previous, "coef_", start[:0]).shape == start.shape:
             start = np.where(np.isfinite(scale), previous.coef_ * np.nan_to_num(scale), 0.0)
         with one_blas_thread:
-            problem = _Problem(data, table, scale, self.alpha)
-            found = _minimise(problem, start, self.tol, self.max_iter)
-        if not found.converged:
+            problem = _Problem(data, weights, scale, float(self.alpha))
+            minimum = _minimise(problem, start, self.tol, self.max_iter)
+        if not minimum.converged:
             warnings.warn(
-                f"LinearRanker stopped after {found.n_iter} iterations with a largest gradient of "
-                f"{found.gradient:.1e} (tol is {self.tol:g}). Raise max_iter, raise alpha, or "
-                "look for features of wildly different size.",
+                f"LinearRanker stopped after {minimum.n_iter} iterations with a largest gradient "
+                f"of {minimum.gradient:.1e} (tol is {self.tol:g}). Raise max_iter or alpha, or "
+                "check for features of very different scale.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.coef_ = found.beta / scale
-        self._beta = found.beta
-        self.loss_ = found.loss
-        self.n_iter_ = found.n_iter
+        self.coef_ = minimum.beta / scale
+        self.loss_, self.n_iter_ = minimum.loss, minimum.n_iter
         self.n_evaluations_ = problem.n_evaluations
-        self._scale = scale
+        self._beta, self._scale = minimum.beta, scale
         return self
 
-    def response(self, queries: Queries, table: Array, changes: Array) -> Array:
-        r"""How the scores of `queries` move when the weight table moves.
+    def response(self, queries: Queries, weights: Array, changes: Array) -> Array:
+        r"""Return the derivatives of the scores of `queries` in the pair weights.
 
-        At the minimum the gradient is zero; differentiating that in the table gives
+        At the minimum the gradient is zero. Differentiating this in the weights gives
         :math:`d\beta = -H^{-1} \, \partial_W \nabla L \cdot dW`, solved by conjugate gradients.
-        The ranker must have been fitted with `table`, on these queries or on more of their kind.
+        The ranker must have been fitted with `weights`, on these queries or a superset of them.
 
         Parameters
         ----------
+        queries : Queries
+        weights : array of shape (n_groups, n_groups)
         changes : array of shape (n_changes, n_groups, n_groups)
-            Directions in which the table moves.
+            Directions in which the weights change.
 
         Returns
         -------
@@ -154,19 +156,19 @@ class LinearRanker(PairRanker):
         """
         with one_blas_thread:
             data = linear_data(queries, self.margin)
-            problem = _Problem(data, table, self._scale, self.alpha)
+            problem = _Problem(data, weights, self._scale, float(self.alpha))
             whitening = problem.whitening(self._beta)
-            # Pairs of unknown group keep their weight: it does not move.
-            pulls = data.gradients(self._beta / self._scale, changes, fill=0.0)
-            moved = np.empty_like(pulls)
+            # The weight of pairs with an unknown group does not change: fill is 0.
+            gradients = data.gradients(self._beta / self._scale, changes, fill=0.0)
+            derivatives = np.empty_like(gradients)
             n_steps = 10 if len(changes) <= _MANY_CHANGES else 1
-            for at, (change, pull) in enumerate(zip(changes, pulls, strict=True)):
-                drop = data.total_weight(change, fill=0.0) / problem.whole
-                right = pull / self._scale / problem.whole + drop * self.alpha * self._beta
-                moved[at] = problem.solve(
+            for index, (change, gradient) in enumerate(zip(changes, gradients, strict=True)):
+                drop = data.total_weight(change, fill=0.0) / problem.total
+                right = gradient / self._scale / problem.total + drop * self.alpha * self._beta
+                derivatives[index] = problem.solve(
                     self._beta, -right, whitening, rtol=0.05, max_iter=n_steps
                 )
-            return data.scores(moved / self._scale)
+            return data.scores(derivatives / self._scale)
 
     def _scores(self, features: Any) -> Array:
         with one_blas_thread:
@@ -190,38 +192,30 @@ class LinearRanker(PairRanker):
         self.n_evaluations_ = state.count("n_evaluations")
 
     def _check_parameters(self) -> None:
-        alpha: Any = self.alpha
-        if not isinstance(alpha, Real) or not 0.0 <= float(alpha) < np.inf:
-            raise InputError(f"alpha is {alpha!r}, but a penalty must be a number, 0 or more.")
-        margin: Any = self.margin
-        if not isinstance(margin, Real) or not 0.0 <= float(margin) < np.inf:
-            raise InputError(f"margin is {margin!r}, but it must be a number, 0 or more.")
-        tol: Any = self.tol
-        if not isinstance(tol, Real) or not 0.0 < float(tol) < np.inf:
-            raise InputError(f"tol is {tol!r}; give a positive number such as 1e-6.")
-        max_iter: Any = self.max_iter
-        if not isinstance(max_iter, Integral) or int(max_iter) < 1:
-            raise InputError(f"max_iter is {max_iter!r}; give a whole number of at least 1.")
+        require_number(self.alpha, "alpha")
+        require_number(self.margin, "margin")
+        require_number(self.tol, "tol", positive=True)
+        require_count(self.max_iter, "max_iter")
 
 
 def _read_arrays(data: bytes, n_features: int) -> dict[str, Array]:
-    """The arrays of a saved ranker; objects, and more than the file can hold, are refused."""
+    """Return the arrays of a saved ranker; refuse objects and files that grow when unpacked."""
+    name = LinearRanker.file_name
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as parts:
-            fits = sum(part.file_size for part in parts.infolist()) <= len(data)
+        require_stored_size(data)
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            right = fits and sorted(file.files) == sorted(_ARRAYS)
-            arrays = {name: file[name] for name in _ARRAYS} if right else {}
-    except Exception as error:  # zipfile and NumPy raise a dozen kinds
+            complete = sorted(file.files) == sorted(_ARRAYS)
+            arrays = {key: file[key] for key in _ARRAYS} if complete else {}
+    except Exception as error:  # zipfile and NumPy raise many types
         raise ModelFileError(
-            f"{LinearRanker.file_name} is no file of NumPy arrays that can be read ({error}). Get "
-            "the model again from where it was saved."
+            f"{name} cannot be read as a file of NumPy arrays ({error}). Get the model again from "
+            "where it was saved."
         ) from error
     shapes = {(array.shape, array.dtype.str) for array in arrays.values()}
     if shapes != {((n_features,), "<f8")} or not np.isfinite(arrays["coef"]).all():
         raise ModelFileError(
-            f"{LinearRanker.file_name} does not hold {', '.join(_ARRAYS)} with one number for each "
-            f"of {n_features} features. Get the model again from where it was saved."
+            f"{name} must contain {', '.join(_ARRAYS)}, each with one number for each of "
+            f"{n_features} features. Get the model again from where it was saved."
         )
     return arrays
 
@@ -229,49 +223,36 @@ def _read_arrays(data: bytes, n_features: int) -> dict[str, Array]:
 class _Problem:
     """The mean weighted loss and its penalty, in the coefficients of standardised features."""
 
-    def __init__(
-        self,
-        data: LinearData,
-        table: Array,
-        scale: Array,
-        alpha: float,
-    ) -> None:
-        self.data = data
-        self.table = table
-        self.scale = scale
-        self.alpha = float(alpha)
-        self.whole = data.total_weight(table)
+    def __init__(self, data: LinearData, weights: Array, scale: Array, alpha: float) -> None:
+        self.data, self.weights, self.scale, self.alpha = data, weights, scale, alpha
+        self.total = data.total_weight(weights)
         self.n_evaluations = 0
-        if self.whole == 0.0:
-            raise InputError("All preference pairs weigh 0: nothing to fit. Check the weights.")
+        if self.total == 0.0:
+            raise InputError("All preference pairs have weight 0. Check the weights.")
 
     def evaluate(self, beta: Array) -> tuple[float, Array]:
-        """Objective and gradient."""
+        """Return the objective and its gradient."""
         self.n_evaluations += 1
-        loss, of_coef = self.data.loss_and_gradient(beta / self.scale, self.table)
-        gradient = of_coef / self.scale / self.whole + self.alpha * beta
-        return loss / self.whole + 0.5 * self.alpha * float(beta @ beta), gradient
+        loss, of_coef = self.data.loss_and_gradient(beta / self.scale, self.weights)
+        gradient = of_coef / self.scale / self.total + self.alpha * beta
+        return loss / self.total + 0.5 * self.alpha * float(beta @ beta), gradient
 
     def whitening(self, beta: Array) -> _Whitening:
-        """Coordinates in which the Hessian at `beta` is about the identity."""
-        sample = self.data.sample(self.table)
-        return _Whitening.of(sample, self.table, self.scale, self.alpha, beta, self.data.margin)
+        """Return coordinates in which the Hessian at `beta` is about the identity."""
+        sample = self.data.sample(self.weights)
+        summed = sample.total(partial(_curvature, self.weights, self.scale, beta, self.data.margin))
+        return _Whitening.of(summed / total_weight(sample, self.weights), self.alpha)
 
     def solve(
-        self,
-        at: Array,
-        right: Array,
-        whitening: _Whitening,
-        *,
-        rtol: float,
-        max_iter: int,
+        self, beta: Array, right: Array, whitening: _Whitening, *, rtol: float, max_iter: int
     ) -> Array:
-        """The exact Hessian at `at`, inverted on `right` by conjugate gradients."""
+        """Apply the inverse of the exact Hessian at `beta` to `right`, by conjugate gradients."""
+        coef = beta / self.scale
 
         def hessian(direction: Array) -> Array:
-            beta = whitening.to_beta(direction)
-            along = self.data.hessian_product(at / self.scale, self.table, beta / self.scale)
-            return whitening.gradient(along / self.scale / self.whole + self.alpha * beta)
+            change = whitening.to_beta(direction)
+            along = self.data.hessian_product(coef, self.weights, change / self.scale)
+            return whitening.gradient(along / self.scale / self.total + self.alpha * change)
 
         operator = LinearOperator((len(right), len(right)), matvec=hessian, dtype=np.float64)
         solved, _ = cg(operator, whitening.gradient(right), rtol=rtol, maxiter=max_iter)
@@ -282,49 +263,33 @@ class _Problem:
 class _Whitening:
     """Coordinates in which the Hessian is about the identity: β = start + L^-T u.
 
-    `factor` is L, the lower Cholesky factor of an approximate Hessian, or its diagonal where
-    there are too many features for a matrix.
+    `factor` is L, the lower Cholesky factor of an approximate Hessian, or its diagonal if there
+    are too many features for a matrix.
     """
 
     factor: Array
 
     @classmethod
-    def of(
-        cls,
-        part: Any,
-        table: Array,
-        scale: Array,
-        alpha: float,
-        beta: Array,
-        margin: float,
-    ) -> _Whitening:
-        """Estimate the Hessian at `beta` from a part of the queries.
-
-        The pairs of a query act nearly like a rank-one-centred diagonal: H ≈ diag(h) - h hᵀ / Σh
-        with h the kernel's diagonal, which needs one pass and no pair of features.
-        """
-        n_features = len(scale)
-        summed = part.total(partial(_curvature, table, scale, beta, margin))
-        hessian = summed / total_weight(part, table)
-        if n_features > MOST_WHITENED:
+    def of(cls, hessian: Array, alpha: float) -> _Whitening:
+        """Whiten by an approximate Hessian, or its diagonal, plus the penalty."""
+        if hessian.ndim == 1:
             curvature = np.maximum(hessian, 0.0)
             return cls(np.sqrt(curvature + alpha + 1e-8 * (1.0 + curvature.max())))
-        ridge = alpha + 1e-8 * (1e-300 + float(np.trace(hessian)) / n_features)
+        ridge = alpha + 1e-8 * (1e-300 + float(np.trace(hessian)) / len(hessian))
         while True:
             try:
-                shifted = hessian + ridge * np.eye(n_features)
-                return cls(cholesky(shifted, lower=True))
+                return cls(cholesky(hessian + ridge * np.eye(len(hessian)), lower=True))
             except LinAlgError:
                 ridge = 10.0 * ridge + 1e-12
 
     def to_beta(self, u: Array) -> Array:
-        """L^-T u."""
+        """Return L^-T u."""
         if self.factor.ndim == 1:
             return u / self.factor
         return np.asarray(solve_triangular(self.factor, u, lower=True, trans="T"))
 
     def gradient(self, of_beta: Array) -> Array:
-        """The gradient in u from the gradient in β: L^-1 g."""
+        """Return the gradient in u from the gradient in β: L^-1 g."""
         if self.factor.ndim == 1:
             return of_beta / self.factor
         return np.asarray(solve_triangular(self.factor, of_beta, lower=True))
@@ -340,10 +305,10 @@ class _Minimum:
 
 
 def _minimise(problem: _Problem, start: Array, tol: float, max_iter: int) -> _Minimum:
-    """L-BFGS in whitened coordinates, scaled so that its first, unit step is Newton's.
+    """Run L-BFGS in whitened coordinates, scaled so that its first, unit step is Newton's.
 
-    Below a gradient of about `_ROUNDING` the loss no longer tells two points apart; a tighter `tol`
-    is reached by Newton steps on the gradient alone, as far as rounding lets them.
+    Below a gradient of about `_ROUNDING`, the losses of two points no longer differ. Newton steps
+    on the gradient alone then reach a tighter `tol`, as far as rounding permits.
     """
     whitening = problem.whitening(start)
     loss, of_beta = problem.evaluate(start)
@@ -352,14 +317,14 @@ def _minimise(problem: _Problem, start: Array, tol: float, max_iter: int) -> _Mi
     if np.abs(first).max() <= tol:
         return _Minimum(start, loss, float(np.abs(first).max()), 0, True)
 
-    def in_steps(v: Array) -> tuple[float, Array]:
+    def scaled(v: Array) -> tuple[float, Array]:
         if not v.any():
             return loss, length * first
         value, of_beta = problem.evaluate(start + whitening.to_beta(length * v))
         return value, length * whitening.gradient(of_beta)
 
-    found = minimize(
-        in_steps,
+    result = minimize(
+        scaled,
         np.zeros_like(start),
         jac=True,
         method="L-BFGS-B",
@@ -368,9 +333,9 @@ def _minimise(problem: _Problem, start: Array, tol: float, max_iter: int) -> _Mi
             "maxiter": max_iter, "maxfun": 3 * max_iter,
         },
     )  # fmt: skip
-    beta, loss = start + whitening.to_beta(length * found.x), float(found.fun)
-    gradient = float(np.abs(found.jac).max()) / length
-    n_iter = int(found.nit)
+    beta, loss = start + whitening.to_beta(length * result.x), float(result.fun)
+    gradient = float(np.abs(result.jac).max()) / length
+    n_iter = int(result.nit)
     while tol < gradient <= 100 * _ROUNDING and n_iter < max_iter:
         whitened = problem.whitening(beta)
         of_beta = problem.evaluate(beta)[1]
@@ -383,43 +348,24 @@ def _minimise(problem: _Problem, start: Array, tol: float, max_iter: int) -> _Mi
     return _Minimum(beta, loss, gradient, n_iter, gradient <= max(tol, _ROUNDING))
 
 
-def _curvature(
-    table: Array,
-    scale: Array,
-    beta: Array,
-    margin: float,
-    part: Queries,
-) -> Array:
-    """The sum behind a `_Whitening`: the approximate Hessian of these queries, or its diagonal."""
+def _curvature(weights: Array, scale: Array, beta: Array, margin: float, part: Queries) -> Array:
+    """Return the approximate Hessian, summed over the pairs of some queries, or its diagonal.
+
+    The pairs of a query act nearly like a diagonal, centred by a matrix of rank one:
+    H ≈ diag(h) - h hᵀ / Σh with h the kernel's diagonal, which needs one pass and no pairs.
+    """
     scores = subtract_margin(part, part.X @ (beta / scale), margin)
-    h = pairwise_logistic(part, scores, table, with_loss=False).hessian
-    per_query = np.bincount(part.query, h, part.n_queries)
-    inverse = np.divide(1.0, per_query, out=np.zeros_like(per_query), where=per_query > 0)
+    h = pairwise_logistic(part, scores, weights, with_loss=False).hessian
+    of_query = np.bincount(part.query, h, part.n_queries)
+    inverse = np.divide(1.0, of_query, out=np.zeros_like(of_query), where=of_query > 0)
     if len(scale) > MOST_WHITENED:
-        means = _query_sums(part, part.X, h)
-        curvature = _column_sums_of_squares(part.X, h) - _column_sums_of_squares(means, inverse)
-        return np.asarray(curvature / scale / scale)
+        X, rows = sp.csr_array(part.X), np.arange(part.n_items)
+        member = sp.csr_array((h, (part.query, rows)), shape=(part.n_queries, part.n_items))
+        sparse_sums = sp.csr_array(member @ X)
+        squares = X.multiply(X).T @ h - sparse_sums.multiply(sparse_sums).T @ inverse
+        return np.asarray(squares) / scale / scale
     dense = part.X.toarray() if isinstance(part.X, sp.csr_array) else part.X
-    standard = (dense - dense.mean(axis=0)) / scale  # the mean plays no part but in rounding
-    sums = _query_sums_dense(part, standard * h[:, None])
-    hessian = standard.T @ (standard * h[:, None]) - sums.T @ (sums * inverse[:, None])
-    return np.asarray(hessian)
-
-
-def _query_sums_dense(queries: Queries, rows: Array) -> Array:
-    layout = queries.layout
-    return np.add.reduceat(rows[layout.order], layout.bounds[:-1], axis=0)
-
-
-def _query_sums(queries: Queries, X: Features, weight: Array) -> sp.csr_array:
-    """Per query, the weighted sum of its rows, sparse."""
-    member = sp.csr_array(
-        (weight, (queries.query, np.arange(queries.n_items))),
-        shape=(queries.n_queries, queries.n_items),
-    )
-    return sp.csr_array(member @ sp.csr_array(X))
-
-
-def _column_sums_of_squares(X: Features, weight: Array) -> Array:
-    squares = sp.csr_array(X).multiply(sp.csr_array(X))
-    return np.asarray(squares.T @ weight)
+    standard = (dense - dense.mean(axis=0)) / scale  # centring only reduces rounding errors
+    weighted, layout = standard * h[:, None], part.layout
+    sums = np.add.reduceat(weighted[layout.order], layout.bounds[:-1], axis=0)
+    return np.asarray(standard.T @ weighted - sums.T @ (sums * inverse[:, None]))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
@@ -25,7 +23,12 @@ from pairity.exceptions import InputError, ModelFileError, TrainingError
 from pairity.pairs.cells import total_weight
 from pairity.pairs.losses import Loss, as_loss
 from pairity.rankers._engines import import_engine, unreadable
-from pairity.rankers._estimators import PairRanker, remember_features, require_trainable
+from pairity.rankers._estimators import (
+    PairRanker,
+    remember_features,
+    require_stored_size,
+    require_trainable,
+)
 from pairity.rankers._objective import NO_WEIGHT, Objective
 
 _LARGEST_STEP = 4.0  # of an item's score: beyond, the quadratic is no guide
@@ -248,9 +251,7 @@ def _read_skops(data: bytes) -> dict[str, Any]:
     """The regressors of a saved ranker; only scikit-learn's own types are made."""
     skops = import_engine("skops.io", "A saved scikit-learn regressor")
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as parts:
-            if sum(part.file_size for part in parts.infolist()) > len(data):
-                raise ValueError("it would grow when it is unpacked")
+        require_stored_size(data)
         unknown = _unknown_types(skops, data)
         content = None if unknown else skops.loads(data, trusted=list(_TRUSTED))
     except Exception as error:
