@@ -205,7 +205,7 @@ def test_another_number_of_features_is_refused(n_features):
 
 def test_mixed_column_names_are_refused_before_training():
     mixed = FRAME.rename(columns={"f0": 0})
-    with pytest.raises(InputError, match="string"):
+    with pytest.raises(InputError, match="column names that are text and others that are not"):
         FairRanker(OtherPeoplesRanker(lambda _: pytest.fail("trained"))).fit(**{**TWO, "X": mixed})
 
 
@@ -607,3 +607,24 @@ def test_a_ranker_that_knows_the_training_queries_by_heart_is_told_of():
     with pytest.warns(MemorisedWarning, match=r"training pairs.*validation=0\.2"):
         FairRanker(LinearRanker(alpha=1e-6), max_rounds=3, tolerance=0.5).fit(**data)
     FairRanker(LinearRanker(alpha=1e-6), max_rounds=3, tolerance=0.5, validation=0.3).fit(**data)
+
+
+# --- other forms of the data ----------------------------------------------------------------------
+
+
+def test_queries_and_group_sizes_give_the_same_fit_as_columns():
+    columns = FairRanker(tolerance=0.02).fit(**TWO)
+    queries = Queries.from_arrays(**TWO)
+    sizes = np.bincount(queries.query)
+    for model in (
+        FairRanker(tolerance=0.02).fit(queries),
+        FairRanker(tolerance=0.02).fit(
+            TWO["X"], TWO["y"], group=sizes, sensitive_features=TWO["sensitive_features"]
+        ),
+    ):
+        np.testing.assert_array_equal(model.lambda_, columns.lambda_)
+        np.testing.assert_array_equal(model.predict(TWO["X"]), columns.predict(TWO["X"]))
+    points = [model.path(queries, values=[0.5])[0], columns.path(**TWO, values=[0.5])[0]]
+    assert points[0].violation == points[1].violation
+    with pytest.raises(InputError, match="X is Queries, which contains labels"):
+        FairRanker().fit(queries, TWO["y"])

@@ -429,7 +429,7 @@ def test_a_class_of_ones_own_is_not_stored(tmp_path):
 def test_training_data_is_not_in_the_files(tmp_path):
     model = fit(FairRanker(**OPTIONS))
     loaded = there_and_back(model, tmp_path / "model")
-    with pytest.raises(InputError, match="do not hold its training data"):
+    with pytest.raises(InputError, match="does not have its training data"):
         loaded.export_pairs(tmp_path / "a.pairs")
     model.export_pairs(tmp_path / "a.pairs")
     loaded.export_pairs(tmp_path / "b.pairs", LABELS)

@@ -29,7 +29,7 @@ def export_pairs(
     weights: PairWeights,
     path: str | os.PathLike[str],
     *,
-    format: str | None = None,  # noqa: A002 - what everybody calls it
+    format: str | None = None,  # noqa: A002 - the usual name
     rows: Rows | None = None,
     block: int = 1_000_000,
 ) -> None:
