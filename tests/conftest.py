@@ -1,5 +1,6 @@
-"""Shared by all tests: where the real data is, and quiet Hypothesis settings."""
+"""Shared by all tests: the real data, Hypothesis settings, and Dask clusters."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -22,3 +23,42 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the real data sets are not beside this checkout")
     return folder
+
+
+# --- Dask ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def table():
+    """A table of biased rankings, for clusters; see `support.clusters.columns`."""
+    from support.clusters import make_table
+
+    return make_table()
+
+
+@pytest.fixture(scope="module")
+def spread(table):
+    """The same table as a Dask DataFrame with four partitions."""
+    from support.clusters import by_query
+
+    return by_query(table, 4)
+
+
+@pytest.fixture(scope="module")
+def workers():
+    """Two worker processes; restores the environment, in which nannies set OMP_NUM_THREADS=1."""
+    from support.clusters import TwoWorkers
+
+    before = dict(os.environ)
+    two = TwoWorkers()
+    yield two
+    two.stop()
+    gc.collect()  # closes the sockets that Dask leaves open, before other tests find them
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture
+def client(workers):
+    """A client of the two workers."""
+    return workers.client()

@@ -392,9 +392,9 @@ def test_other_columns_than_those_of_the_fit(tmp_path):
     whole = read_parquet(tmp_path, **COLUMNS)
     model = FairRanker(max_rounds=0).fit(**whole)
     turned = read_parquet(tmp_path, **COLUMNS, features=["f1", "f0", "f2", "f3", "f4", "f5"])
-    with pytest.raises(InputError, match="'f1' stands where 'f0' should"):
+    with pytest.raises(InputError, match="column 0 is 'f1' instead of 'f0'"):
         model.predict(turned.X)
-    with pytest.raises(InputError, match="have 2 features, the model was fitted on 6"):
+    with pytest.raises(InputError, match="has 2 features, but the model was fitted on 6"):
         model.predict(read_parquet(tmp_path, **COLUMNS, features=["f0", "f1"]).X)
     unnamed = LinearRanker().fit(whole.X.load(), whole.y, qid=whole["qid"])
     with pytest.raises(InputError, match="X has 2 features"):
@@ -405,7 +405,7 @@ def test_rows_that_do_not_stand_together(tmp_path):
     write(tmp_path, columns_of(), n_files=1)
     X = read_parquet(tmp_path, **COLUMNS).X
     queries = Queries.from_arrays(X, [0, 1, 0, 1, 0, 1], qid=[2, 1, 2, 1, 2, 1])
-    with pytest.raises(InputError, match="2 queries stand in 6 places"):
+    with pytest.raises(InputError, match="2 queries form 6 runs"):
         LinearRanker().fit_pairs(queries, np.ones((0, 0)))
     with pytest.raises(InputError, match="rising order"):
         X.take(np.array([3, 1]))

@@ -165,6 +165,7 @@ def test_requests(routing):
     assert request.fit.requests["sensitive_features"] is True
     assert request.fit.requests.keys() == {
         "qid",
+        "group",
         "sensitive_features",
         "sample_weight",
         "query_weight",

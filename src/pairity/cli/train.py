@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairity.cli import options
-from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers, read_by_workers
+from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers
 from pairity.cli.engines import ENGINES, add_ranker, make_ranker
 from pairity.cli.output import note, print_json, show
 from pairity.exceptions import MissingExtraError, TargetNotReachedWarning
@@ -124,14 +124,15 @@ def _read(args: argparse.Namespace, client: Any, lazy: bool) -> tuple[Any, tuple
     if not lazy:
         queries = options.read_training_queries(table, args, missing=missing)
         return queries, queries.feature_names or ()
-    from pairity.data.distributed.clients import using_client
-    from pairity.data.distributed.queries import DaskQueries
+    from pairity.data.parquet import read_parquet
 
     options.require_roles(table, args, ("label", "query", "group"))
     _, names = options.read_features(table, args, missing=missing)
-    with using_client(client):
-        columns = read_by_workers(client, table, args, X=list(names))
-        return DaskQueries.from_collections(client, raw=missing, **columns), names
+    queries = read_parquet(
+        table.path, y=args.label, qid=args.query, sensitive_features=args.group, features=names,
+        client=client,
+    )  # fmt: skip
+    return queries, names
 
 
 def _audit(models: dict[str, FairRanker], test: Any, seed: int) -> dict[str, Audit]:

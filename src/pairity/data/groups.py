@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -26,20 +25,21 @@ from pairity.data.columns import (
 )
 from pairity.exceptions import InputError
 
-MOST_NUMERIC_GROUPS = 20
-MOST_GROUPS = 100
+MOST_NUMERIC_GROUPS = 20  # more distinct numbers are taken for a continuous attribute
+MOST_GROUPS = 100  # K × K tables stay small, and the pairs of a cell numerous
 JOIN = " × "
 
-_REMEMBERED = "pairity.data.groups"
+_METADATA = "pairity.data.groups"  # the key under which a dtype stores the names of groups
+_WHOLE = 1e15  # below, a whole float is written without an exponent or rounding
+
+Encoded = tuple[NDArray[np.int32], tuple[str, ...]]
 
 
-def encode_groups(
-    sensitive_features: Any, n_rows: int
-) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """Group codes and names; an item without a group gets the code ``len(names)``.
+def encode_groups(sensitive_features: Any, n_rows: int) -> Encoded:
+    """Group codes and names; an item without a group has the code ``len(names)``.
 
-    Several columns give their intersection: an item is in ``female × over 50`` when the first
-    column says ``female`` and the second ``over 50``; it has no group when any of them is missing.
+    Several columns define their intersection: an item is in ``female × over 50`` if the first
+    column is ``female`` and the second ``over 50``; it has no group if a value is missing.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def encode_groups(
         return np.zeros(n_rows, dtype=np.int32), ()
     columns = as_columns(sensitive_features, "sensitive_features")
     if not columns:
-        raise InputError("sensitive_features has no column. Give at least one.")
+        raise InputError("sensitive_features has no column. Pass at least one.")
     encoded = []
     for name, column, categories in columns:
         label = f"sensitive_features column {name!r}" if name else "sensitive_features"
@@ -59,45 +59,46 @@ def encode_groups(
         known = _known_codes(column)
         encoded.append(_encode_column(column, label, categories) if known is None else known)
     codes, names = encoded[0]
-    for other_codes, other_names in encoded[1:]:
-        codes, names = _intersect(codes, names, other_codes, other_names)
+    for further in encoded[1:]:
+        codes, names = _intersect((codes, names), further)
     if len(names) > MOST_GROUPS:
         raise InputError(
-            f"sensitive_features makes {len(names)} groups, more than {MOST_GROUPS}. Join the "
+            f"sensitive_features defines {len(names)} groups, more than {MOST_GROUPS}. Merge the "
             "small ones, or use fewer columns."
         )
     return codes, names
 
 
 def name_groups(codes: NDArray[np.int32], names: tuple[str, ...]) -> NDArray[np.object_]:
-    """Each item's group name, or None: the way back from `encode_groups`.
+    """The group name of each item, or None: the inverse of `encode_groups`.
 
-    The array's dtype remembers all names in their order, so that encoding it again gives the
-    same codes, also where a group has no item or the names are not sorted.
+    The array's dtype stores all names in order, so that encoding the array again gives the same
+    codes, even if a group has no item or the names are not sorted.
     """
-    dtype = np.dtype(object, metadata={_REMEMBERED: names})
+    dtype = np.dtype(object, metadata={_METADATA: names})
     return np.array([*names, None], dtype=dtype)[codes]
 
 
 def quantile_groups(
     values: Any, n_groups: int | Sequence[float] = 4, *, labels: Sequence[str] | None = None
 ) -> NDArray[np.object_]:
-    """Turn a continuous attribute into groups of about the same size, or of given shares.
+    """Convert a continuous attribute to groups of about equal size, or of given shares.
 
     Parameters
     ----------
     values : column of shape (n_items,)
-        Numbers; a missing one stays missing (None).
+        Numbers; a missing value has no group (None).
     n_groups : int, or sequence of shares between 0 and 1
-        How many groups to cut into, or where: ``(0.4,)`` puts the lower 40 % in one group and the
-        rest in another. Ties fall in the lower group, so that heavily tied values may give fewer.
+        The number of groups, or the shares at which to cut: ``(0.4,)`` puts the lower 40 % in one
+        group and the rest in another. Ties fall in the lower group, so heavily tied values may
+        give fewer groups.
     labels : sequence of str, optional
-        Names from the lowest to the highest group. By default they say their range:
+        Names from the lowest to the highest group. By default a name is the group's range:
         ``≤ 3``, ``> 3 to 5``, ``> 5``.
 
     Returns
     -------
-    object array of shape (n_items,): a name, or None where the value is missing
+    object array of shape (n_items,): a name, or None if the value is missing
 
     Examples
     --------
@@ -110,25 +111,25 @@ def quantile_groups(
     absent = np.isnan(numbers)
     if absent.all():
         raise InputError(
-            f"values has {len(numbers)} entries, none of which is a number. Give some numbers."
+            f"values has {len(numbers)} entries, none of which is a number. Pass some numbers."
         )
-    if np.isinf(numbers).any():
+    infinite = np.isinf(numbers)
+    if infinite.any():
         raise InputError(
-            f"values has {int(np.isinf(numbers).sum())} infinite entries, the first in row "
-            f"{int(np.argmax(np.isinf(numbers)))}. Remove them or mark them as missing."
+            f"values has {int(infinite.sum())} infinite entries, the first in row "
+            f"{int(np.argmax(infinite))}. Remove them or mark them as missing."
         )
     ordered = np.sort(numbers[~absent])
-    last = [ceil(share * len(ordered)) - 1 for share in shares]
-    cuts = np.unique(ordered[last])
+    cuts = np.unique(ordered[[ceil(share * len(ordered)) - 1 for share in shares]])
     cuts = cuts[cuts < ordered[-1]]
     names = _range_names(cuts) if labels is None else _label_names(labels, cuts)
     codes = np.full(len(numbers), len(names), dtype=np.int32)
     codes[~absent] = np.searchsorted(cuts, numbers[~absent], side="left")
-    return name_groups(codes, tuple(names))  # which keeps the groups in their order
+    return name_groups(codes, tuple(names))  # which keeps the order of the groups
 
 
 def _shares(n_groups: Any) -> list[Fraction]:
-    """Where to cut, exactly: 0.3 of ten values are three."""
+    """The shares at which to cut, as exact fractions: 0.3 of ten values is three."""
     if isinstance(n_groups, Sequence | np.ndarray) and not isinstance(n_groups, str | bytes):
         shares = as_numbers(n_groups, "n_groups").tolist()
         rising = all(low < high for low, high in pairwise([0.0, *shares, 1.0]))
@@ -140,7 +141,7 @@ def _shares(n_groups: Any) -> list[Fraction]:
         return [Fraction(repr(share)) for share in shares]
     if not _is_whole(n_groups) or not 2 <= n_groups <= MOST_GROUPS:
         raise InputError(
-            f"n_groups is {show(n_groups)}, but a comparison needs at least 2 groups. Give a "
+            f"n_groups is {show(n_groups)}, but a comparison needs at least 2 groups. Pass a "
             f"whole number from 2 to {MOST_GROUPS}."
         )
     return [Fraction(k, int(n_groups)) for k in range(1, int(n_groups))]
@@ -149,19 +150,19 @@ def _shares(n_groups: Any) -> list[Fraction]:
 def _range_names(cuts: Array) -> list[str]:
     if len(cuts) == 0:
         return ["all"]
-    shown = _numerals(cuts)
-    between = [f"> {low} to {high}" for low, high in pairwise(shown)]
-    return [f"≤ {shown[0]}", *between, f"> {shown[-1]}"]
+    texts = _numerals(cuts)
+    between = [f"> {low} to {high}" for low, high in pairwise(texts)]
+    return [f"≤ {texts[0]}", *between, f"> {texts[-1]}"]
 
 
 def _numerals(cuts: Array) -> list[str]:
-    """Different numbers, written differently, with no more digits than that needs."""
-    if all(cut.is_integer() and abs(cut) < 1e15 for cut in cuts.tolist()):
+    """Different texts for different numbers, with as few digits as that needs."""
+    if all(cut.is_integer() and abs(cut) < _WHOLE for cut in cuts.tolist()):
         return [str(int(cut)) for cut in cuts]
     for digits in range(6, 17):
-        shown = [f"{cut:.{digits}g}" for cut in cuts]
-        if len(set(shown)) == len(shown):
-            return shown
+        texts = [f"{cut:.{digits}g}" for cut in cuts]
+        if len(set(texts)) == len(texts):
+            return texts
     return [repr(cut) for cut in cuts.tolist()]
 
 
@@ -171,29 +172,29 @@ def _label_names(labels: Any, cuts: Array) -> list[str]:
         raise InputError(
             f"labels has {len(names)} names, but the values fall into {len(cuts) + 1} groups "
             f"(cut at {', '.join(_numerals(cuts)) or 'nothing: all are tied'}). "
-            "Give one name per group, or fewer n_groups."
+            "Pass one name per group, or fewer n_groups."
         )
     if len(set(names)) < len(names):
-        raise InputError(f"labels has {_twice(names)!r} twice. Give every group its own name.")
+        raise InputError(
+            f"labels has {_duplicate(names)!r} twice. Pass a different name for every group."
+        )
     return names
 
 
-def _known_codes(column: Column) -> tuple[NDArray[np.int32], tuple[str, ...]] | None:
+def _known_codes(column: Column) -> Encoded | None:
     """Codes and names of a column that `name_groups` made, unless it was changed since."""
     metadata: Mapping[Any, Any] = column.dtype.metadata or {}
-    names = metadata.get(_REMEMBERED)
+    names = metadata.get(_METADATA)
     if names is None:
         return None
-    code = {name: at for at, name in enumerate((*names, None))}
+    code = {name: number for number, name in enumerate((*names, None))}
     try:
         return np.fromiter((code[v] for v in column.tolist()), np.int32, len(column)), names
     except (KeyError, TypeError):
         return None
 
 
-def _encode_column(
-    column: Column, label: str, categories: list[Any] | None
-) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+def _encode_column(column: Column, label: str, categories: list[Any] | None) -> Encoded:
     absent = missing(column)
     present = column[~absent]
     if present.dtype.kind in "fiu":
@@ -213,95 +214,91 @@ def _encode_column(
 def _factorize(
     present: Column, label: str, categories: list[Any] | None
 ) -> tuple[list[Any], NDArray[np.intp]]:
+    """The distinct values in order, and the position of each entry among them."""
     entries = list(present) if present.dtype.kind in "mM" else present.tolist()
     kinds = set(map(type, entries))
-    if bool in kinds and any(map(is_number, kinds - {bool})):  # True is 1, whichever comes first
+    if bool in kinds and any(map(is_number, kinds - {bool})):  # True equals 1: write it as 1
         entries = [int(entry) if entry is True or entry is False else entry for entry in entries]
     try:
-        found = set(entries)
-        if categories is not None:
-            values = [value for value in categories if value in found]
+        distinct = set(entries)
+        if categories is None:
+            values = _sorted(distinct)
         else:
-            values = _sorted(found)
-        position = {value: at for at, value in enumerate(values)}
+            values = [value for value in categories if value in distinct]
+        position = {value: number for number, value in enumerate(values)}
         return values, np.fromiter((position[v] for v in entries), np.intp, len(entries))
     except Exception as error:
         raise InputError(
             f"{label} holds values that cannot be hashed and compared, such as lists ({error}). "
-            "Give strings, whole numbers, booleans or categories."
+            "Pass strings, whole numbers, booleans or categories."
         ) from error
 
 
-def _sorted(found: set[Any]) -> list[Any]:
+def _sorted(values: set[Any]) -> list[Any]:
     try:
-        return sorted(found)
-    except TypeError:  # of several kinds
-        return sorted(found, key=lambda value: (str(value), type(value).__name__))
+        return sorted(values)
+    except TypeError:  # values of several types
+        return sorted(values, key=lambda value: (str(value), type(value).__name__))
 
 
 def _refuse_continuous(values: list[Any], label: str) -> None:
-    """Refuse numbers, sorted, that are too many or too fine to be the names of groups."""
+    """Refuse sorted numbers that are too many, or not whole, to be the names of groups."""
     if not all(is_number(type(v)) and not isinstance(v, bool) for v in values):
         return
-    fine = sum(not _is_whole(v) for v in values)
-    if fine or len(values) > MOST_NUMERIC_GROUPS:
-        detail = f", {fine} of them not whole" if fine else ""
+    n_fractions = sum(not _is_whole(v) for v in values)
+    if n_fractions or len(values) > MOST_NUMERIC_GROUPS:
+        detail = f", {n_fractions} of them not whole" if n_fractions else ""
         raise InputError(
             f"{label} has {len(values)} different numbers{detail} (from {show(values[0])} to "
-            f"{show(values[-1])}): a continuous attribute, not groups. Cut it into groups first, "
+            f"{show(values[-1])}): a continuous attribute, not groups. Convert it to groups first, "
             "for example with pairity.quantile_groups(values, 4), or pass names as strings."
         )
 
 
 def _is_whole(value: Any) -> bool:
-    if isinstance(value, Integral):
-        return not isinstance(value, bool)
     try:
-        return is_number(type(value)) and bool(value == int(value))
-    except OverflowError:  # infinity
+        return is_number(type(value)) and not isinstance(value, bool) and bool(value == int(value))
+    except (OverflowError, ValueError):  # infinity, NaN
         return False
 
 
 def _group_name(value: Any, label: str) -> str:
-    written = any({"__str__", "__repr__"} & vars(kind).keys() for kind in type(value).__mro__[:-1])
-    if not written or isinstance(value, (complex, np.complexfloating)):
+    own_text = any({"__str__", "__repr__"} & vars(kind).keys() for kind in type(value).__mro__[:-1])
+    if not own_text or isinstance(value, (complex, np.complexfloating)):
         raise InputError(
-            f"{label} holds {show(value)}, which is no name for a group. Give strings, whole "
-            "numbers, booleans or categories."
+            f"{label} holds {show(value)}, which cannot name a group. Pass strings, whole numbers, "
+            "booleans or categories."
         )
     try:
-        short = isinstance(value, (float, np.floating)) and abs(float(value)) < 1e15
+        short = isinstance(value, (float, np.floating)) and abs(float(value)) < _WHOLE
         return str(int(value)) if short and _is_whole(value) else str(value)
     except Exception as error:
         raise InputError(
-            f"{label} holds {show(value)}, which cannot be written as a name ({error}). Give "
-            "the groups as strings."
+            f"{label} holds {show(value)}, which cannot be written as a name ({error}). Pass the "
+            "groups as strings."
         ) from error
 
 
 def _require_different(names: tuple[str, ...], label: str) -> None:
     if len(set(names)) < len(names):
         raise InputError(
-            f"{label} has different values that are both written {_twice(names)!r}. Give each "
-            "group a name of its own, as a string."
+            f"{label} has different values that are both written {_duplicate(names)!r}. Give each "
+            "group a distinct name, as a string."
         )
 
 
-def _twice(names: Sequence[str]) -> str:
+def _duplicate(names: Sequence[str]) -> str:
     return next(name for name in names if names.count(name) > 1)
 
 
-def _intersect(
-    codes: NDArray[np.int32],
-    names: tuple[str, ...],
-    other_codes: NDArray[np.int32],
-    other_names: tuple[str, ...],
-) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+def _intersect(left: Encoded, right: Encoded) -> Encoded:
+    (codes, names), (other_codes, other_names) = left, right
     absent = (codes == len(names)) | (other_codes == len(other_names))
-    joint = codes[~absent].astype(np.int64) * len(other_names) + other_codes[~absent]
-    used, inverse = np.unique(joint, return_inverse=True)
+    cells = codes[~absent].astype(np.int64) * len(other_names) + other_codes[~absent]
+    used, inverse = np.unique(cells, return_inverse=True)
     joined = tuple(
-        f"{names[at // len(other_names)]}{JOIN}{other_names[at % len(other_names)]}" for at in used
+        f"{names[cell // len(other_names)]}{JOIN}{other_names[cell % len(other_names)]}"
+        for cell in used
     )
     _require_different(joined, "sensitive_features")
     result = np.full(len(codes), len(joined), dtype=np.int32)

@@ -40,8 +40,9 @@ def read_parquet(
     exclude: Sequence[str] = (),
     sample_weight: str | None = None,
     query_weight: str | None = None,
-) -> Queries:
-    """Queries from Parquet files; the features stay there and are read in blocks when needed.
+    client: Any = None,
+) -> Any:
+    """Queries from Parquet files, read in blocks when needed or by the workers of a Dask cluster.
 
     Parameters
     ----------
@@ -61,11 +62,15 @@ def read_parquet(
     exclude : names of columns that are no features
     sample_weight, query_weight : str, optional
         Columns of weights, as in `Queries.from_arrays`.
+    client : distributed.Client, optional
+        The cluster whose workers read the files, each its share of the queries, into their memory;
+        no row comes to the client. All machines must see the files under the same path: on shared
+        storage, or as copies.
 
     Returns
     -------
-    Queries
-        With `X` a `pairity.data.parquet_features.ParquetFeatures`. ``model.fit(**queries)``,
+    Queries, or DaskQueries with a client
+        With `X` a `pairity.data.parquet_features.ParquetFeatures`. ``model.fit(queries)``,
         ``model.predict(queries.X)``, `Queries.split` and `pairity.audit` work as with any other;
         `X.load()` reads it all.
 
@@ -103,6 +108,14 @@ def read_parquet(
         _require_alike(file.path, schema, schemas[0], [qid, *groups])
     if not sum(file.n_rows for file in files):
         raise InputError(f"{files[0].path} has no rows. Give a table with at least one.")
+    if client is not None:
+        from pairity.data.distributed.parquet import read_queries
+
+        names = {
+            "X": chosen, "y": y, "qid": qid, "sensitive_features": groups,
+            "sample_weight": sample_weight, "query_weight": query_weight,
+        }  # fmt: skip
+        return read_queries(client, paths, names)
     X = None
     if chosen:
         single = all(

@@ -86,7 +86,8 @@ def _scores_of_frame(X: Any, model: Any) -> Any:
 
 
 def _scores_of_queries(model: Any, queries: Queries) -> Array:
-    return _scores_of_block(queries.X, model)
+    raw = getattr(model, "raw_features", False)
+    return _scores_of_block((queries if raw else queries.validated()).X, model)
 
 
 def _scores_of_block(X: Any, model: Any) -> Array:

@@ -1,14 +1,14 @@
-"""Parquet files that workers read themselves, in partitions of whole queries.
+"""Parquet files that workers read themselves; no partition cuts a query.
 
-The client looks at the footers of the files alone. Where partitions begin is found by workers, who
-look at the queries around each place where one might.
+The client reads only the footers of the files. Workers look at the queries around each row where a
+partition may start.
 """
 
 from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -17,122 +17,130 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pairity._utils.validation import show
-from pairity.data.distributed.clients import worker_address
+from pairity.data.distributed.clients import using_client, worker_address, workers_of
+from pairity.data.distributed.queries import DaskQueries
 from pairity.data.parquet import ParquetColumns
 from pairity.data.parquet_features import Paths, import_arrow, open_parquet
-from pairity.exceptions import InputError, MissingExtraError
+from pairity.exceptions import InputError
 
-_PARTITION = 2**26  # bytes of a partition, at 8 for each entry
-_NEAR = 0.25  # of a partition: how far it is moved to begin with a row group
-_BATCH = 2**16  # rows that are read at once
+_PARTITION = 2**26  # bytes of a partition, at 8 per entry: 64 MB
+_NEAR = 0.25  # of a partition: how far its start may move to that of a row group
+_BATCH = 2**16  # rows that are read at a time
 _PAGES = 2**16  # bytes that are read ahead of each column
+_PER_WORKER = 2  # partitions at least, so that the load can be balanced
 
 
 class RowGroup(NamedTuple):
-    """Some rows of a file: where it is, and the first of them among the rows of all files."""
+    """One row group of a file, and its first row among the rows of all files."""
 
     path: str
     number: int
     first: int
     n_rows: int
-    state: tuple[int, int]  # of the file, so that Dask takes another one for another
+    state: tuple[int, int]  # of the file, so that Dask does not reuse results of an older one
 
 
-def read_frame(
-    paths: Paths, query: str, *, columns: Sequence[str] | None = None, npartitions: int = 1
-) -> Any:
-    """A Dask DataFrame of Parquet files whose partitions hold whole queries; workers read it.
+def read_queries(client: Any, paths: Paths, names: Mapping[str, Any]) -> DaskQueries:
+    """Queries on the workers of a cluster; see `pairity.read_parquet`.
 
     Parameters
     ----------
-    paths : path, pattern or several
-        As `pairity.data.read_parquet` takes them. All machines see the files under the same
-        path: on shared storage, or as copies. The rows of a query stand together; row groups and
-        files may cut it.
-    query : str, the column of query ids
-    columns : names of columns, optional
-        Which to read besides; all by default.
-    npartitions : int
-        At least so many where there are as many queries, such as two for each worker. There are
-        more where a partition would take more than 64 MB.
-
-    Notes
-    -----
-    Nothing is shuffled: a partition is a range of rows that begins and ends with a query. Queries
-    whose rows do not stand together are refused by `fit` and `audit`; `repartition_by_query`
-    brings them together.
+    names : mapping from an argument of `Queries.from_arrays` to the name or names of its columns
     """
-    try:
-        dask, frames = import_module("dask"), import_module("dask.dataframe")
-    except ImportError as error:
-        raise MissingExtraError(
-            'Reading Parquet on workers needs Dask. Install it with: pip install "pairity[dask]"'
-        ) from error
-    held = ParquetColumns(paths)
-    names = list(dict.fromkeys([query, *(held if columns is None else columns)]))
-    lacking = next((name for name in names if name not in held), None)
-    if lacking is not None:
-        raise InputError(f"{held.files[0].path} has no column {show(lacking)}.")
-    if not held.n_rows:
-        raise InputError(f"{paths} has no rows. Give a table with at least one row.")
-    groups = _row_groups(held)
-    wanted = max(int(npartitions), -(-8 * held.n_rows * len(names) // _PARTITION))
-    starts = _query_starts(dask, groups, query, _places(groups, held.n_rows, wanted))
-    bounds = sorted({0, held.n_rows, *starts})
+    roles = {role: columns for role, columns in names.items() if columns}
+    wanted = [
+        name
+        for columns in roles.values()
+        for name in ([columns] if isinstance(columns, str) else columns)
+    ]
+    with using_client(client), client.as_current():
+        n_partitions = _PER_WORKER * max(1, len(workers_of(client)))
+        frame = read_frame(paths, names["qid"], columns=wanted, npartitions=n_partitions)
+        columns = {role: frame[columns] for role, columns in roles.items()}
+        return DaskQueries.from_collections(client, raw=True, **columns)
+
+
+def read_frame(
+    paths: Paths, qid: str, *, columns: Sequence[str] | None = None, npartitions: int = 1
+) -> Any:
+    """A Dask DataFrame of Parquet files; each partition is a range of rows that cuts no query.
+
+    Parameters
+    ----------
+    paths : path, pattern or several, as `pairity.read_parquet` takes them
+    qid : str, the column of query ids
+    columns : names of columns, optional
+        Columns to read besides; all by default.
+    npartitions : int
+        The least number of partitions, if there are as many queries. There are more if a
+        partition would take more than 64 MB.
+    """
+    dask, frames = import_module("dask"), import_module("dask.dataframe")
+    table = ParquetColumns(paths)
+    names = list(dict.fromkeys([qid, *(table if columns is None else columns)]))
+    unknown = next((name for name in names if name not in table), None)
+    if unknown is not None:
+        raise InputError(f"{table.files[0].path} has no column {show(unknown)}.")
+    if not table.n_rows:
+        raise InputError(f"{paths} has no rows. Pass a table with at least one row.")
+    groups = _row_groups(table)
+    n_partitions = max(int(npartitions), -(-8 * table.n_rows * len(names) // _PARTITION))
+    starts = _query_starts(dask, groups, qid, _candidates(groups, table.n_rows, n_partitions))
+    bounds = sorted({0, table.n_rows, *starts})
     return frames.from_map(
         partial(_read_rows, names),
-        [_between(groups, *each) for each in pairwise(bounds)],
-        meta=_plain(held.schema.empty_table().select(names)).to_pandas(),
+        [_between(groups, first, last) for first, last in pairwise(bounds)],
+        meta=_plain(table.schema.empty_table().select(names)).to_pandas(),
         enforce_metadata=False,
     )
 
 
-def _row_groups(held: ParquetColumns) -> list[RowGroup]:
-    found, first = [], 0
-    for file in held.files:
-        path = os.path.abspath(file.path)  # a worker's own folder is another one
+def _row_groups(table: ParquetColumns) -> list[RowGroup]:
+    groups, first = [], 0
+    for file in table.files:
+        path = os.path.abspath(file.path)  # workers may run in another folder
         for number, n_rows in enumerate(file.groups):
             if n_rows:
-                found.append(RowGroup(path, number, first, n_rows, file.state))
+                groups.append(RowGroup(path, number, first, n_rows, file.state))
             first += n_rows
-    return found
+    return groups
 
 
-def _places(groups: Sequence[RowGroup], n_rows: int, wanted: int) -> list[int]:
-    """Rows at which partitions might begin: evenly, or with a row group that is near."""
-    even = np.linspace(0, n_rows, min(wanted, n_rows) + 1)[1:-1]
-    firsts = np.array([each.first for each in groups])
-    nearest = firsts[np.abs(firsts - even[:, None]).argmin(axis=1)] if len(even) else even
-    near = np.abs(nearest - even) <= _NEAR * n_rows / wanted
+def _candidates(groups: Sequence[RowGroup], n_rows: int, n_partitions: int) -> list[int]:
+    """Rows at which partitions may start: evenly spaced, or the start of a row group nearby."""
+    even = np.linspace(0, n_rows, min(n_partitions, n_rows) + 1)[1:-1]
+    firsts = np.array([group.first for group in groups])
+    nearest = firsts[np.abs(firsts - even[:, None]).argmin(axis=1)]
+    near = np.abs(nearest - even) <= _NEAR * n_rows / n_partitions
     return sorted(set(np.where(near, nearest, even).astype(int).tolist()) - {0})
 
 
-def _query_starts(dask: Any, groups: Sequence[RowGroup], query: str, rows: list[int]) -> list[int]:
+def _query_starts(dask: Any, groups: Sequence[RowGroup], qid: str, rows: list[int]) -> list[int]:
     """The first row of the query that each of some rows belongs to."""
-    firsts = [each.first for each in groups]
-    looking: list[tuple[int, Any]] = [(row, None) for row in rows]
-    found = []
-    while looking:
-        at = [groups[bisect_right(firsts, row) - 1] for row, _ in looking]
-        asked = [
-            dask.delayed(_start_of_run)(group, query, row - group.first, wanted)
-            for group, (row, wanted) in zip(at, looking, strict=True)
+    firsts = [group.first for group in groups]
+    open_rows: list[tuple[int, Any]] = [(row, None) for row in rows]
+    starts = []
+    while open_rows:
+        holding = [groups[bisect_right(firsts, row) - 1] for row, _ in open_rows]
+        tasks = [
+            dask.delayed(_start_of_run)(group, qid, row - group.first, expected)
+            for group, (row, expected) in zip(holding, open_rows, strict=True)
         ]
-        answers, looking = list(zip(at, dask.compute(*asked), strict=True)), []
-        for group, (start, own) in answers:
+        results, open_rows = dask.compute(*tasks), []
+        for group, (start, query) in zip(holding, results, strict=True):
             if start or not group.first:
-                found.append(group.first + start)
-            else:  # it may have begun in the row group before
-                looking.append((group.first - 1, (own,)))
-    return found
+                starts.append(group.first + start)
+            else:  # the query may start in the row group before
+                open_rows.append((group.first - 1, (query,)))
+    return starts
 
 
 def _between(groups: Sequence[RowGroup], first: int, last: int) -> list[tuple[RowGroup, int, int]]:
-    """The row groups that some rows lie in, each with those rows, counted from its own first."""
+    """The row groups of some rows, with the first and last of these rows in each."""
     return [
-        (each, max(first - each.first, 0), min(last - each.first, each.n_rows))
-        for each in groups
-        if each.first < last and first < each.first + each.n_rows
+        (group, max(first - group.first, 0), min(last - group.first, group.n_rows))
+        for group in groups
+        if group.first < last and first < group.first + group.n_rows
     ]
 
 
@@ -140,44 +148,44 @@ def _between(groups: Sequence[RowGroup], first: int, last: int) -> list[tuple[Ro
 
 
 def _start_of_run(
-    group: RowGroup, query: str, row: int, wanted: tuple[Any] | None
+    group: RowGroup, qid: str, row: int, expected: tuple[Any] | None
 ) -> tuple[int, Any]:
-    """Where the query of a row begins in its row group, and its id.
+    """The row of the row group in which the query of a row starts, and the id of the query.
 
-    Where the id is not the one that is wanted, that one begins in the row behind.
+    If that id is not the expected one, the expected query starts in the next row.
     """
     with _opened(group) as reader:
-        column = _plain(reader.read_row_group(group.number, columns=[query])).column(query)
-    own = column[row].as_py()
-    if wanted is not None and own != wanted[0]:
-        return row + 1, own
+        column = _plain(reader.read_row_group(group.number, columns=[qid])).column(qid)
+    query = column[row].as_py()
+    if expected is not None and query != expected[0]:
+        return row + 1, query
     same = import_module("pyarrow.compute").equal(column.slice(0, row + 1), column[row])
     others = np.flatnonzero(~same.fill_null(False).to_numpy())
-    return int(others[-1]) + 1 if len(others) else 0, own
+    return int(others[-1]) + 1 if len(others) else 0, query
 
 
 def _read_rows(names: list[str], parts: list[tuple[RowGroup, int, int]]) -> Any:
-    """A partition."""
+    """A partition, as a pandas DataFrame."""
     pa, _ = import_arrow()
     tables = []
     for group, first, last in parts:
         with _opened(group) as reader:
-            at = 0
+            row = 0
             for batch in reader.iter_batches(
                 _BATCH, row_groups=[group.number], columns=names, use_threads=False
             ):
-                begin, end = max(first - at, 0), min(last - at, batch.num_rows)
-                at += batch.num_rows
+                begin, end = max(first - row, 0), min(last - row, batch.num_rows)
+                row += batch.num_rows
                 if begin < end:
-                    own = pa.Table.from_batches([batch.slice(begin, end - begin)])
-                    tables.append(_plain(own.select(names)))
-                if at >= last:
+                    rows = pa.Table.from_batches([batch.slice(begin, end - begin)])
+                    tables.append(_plain(rows.select(names)))
+                if row >= last:
                     break
     return pa.concat_tables(tables, promote_options="permissive").to_pandas(self_destruct=True)
 
 
 def _opened(group: RowGroup) -> Any:
-    """Pyarrow's reader of the file, which must be the one that the client saw."""
+    """Pyarrow's reader of the file, which must be the file that the client saw."""
     if not os.path.isfile(group.path):
         raise InputError(
             f"The worker {worker_address()} does not see {group.path}. Workers read Parquet files "
@@ -190,18 +198,18 @@ def _opened(group: RowGroup) -> Any:
         or metadata.row_group(group.number).num_rows != group.n_rows
     ):
         raise InputError(
-            f"On the worker {worker_address()}, {group.path} is another file than on the client, "
-            "or it has changed. Leave the files alone while they are in use."
+            f"On the worker {worker_address()}, {group.path} differs from the file that the client "
+            "saw. Do not change files while they are in use."
         )
     return reader
 
 
 def _plain(table: Any) -> Any:
-    """Categories as what they stand for, and decimals as numbers, as on one machine."""
+    """Categories as their values, and decimals as numbers, as on one machine."""
     pa, _ = import_arrow()
-    for at, field in enumerate(table.schema):
+    for number, field in enumerate(table.schema):
         kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         kind = pa.float64() if pa.types.is_decimal(kind) else kind
         if kind != field.type:
-            table = table.set_column(at, field.name, table.column(at).cast(kind))
+            table = table.set_column(number, field.name, table.column(number).cast(kind))
     return table
