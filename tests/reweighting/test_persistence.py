@@ -438,7 +438,7 @@ def test_training_data_is_not_in_the_files(tmp_path):
     assert one[1].violation == two[1].violation
     held = fit(FairRanker(validation=0.25, random_state=0, **OPTIONS))
     loaded = there_and_back(held, tmp_path / "held")
-    with pytest.raises(InputError, match="which queries it held out"):
+    with pytest.raises(InputError, match="the queries it held out"):
         loaded.path(MADE.X, **LABELS)
 
 
