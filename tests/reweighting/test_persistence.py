@@ -458,7 +458,7 @@ def test_rankers_that_cannot_be_saved(tmp_path):
         pass
 
     for ranker, name in ((Own(), "Own"), (Sub(), "Sub")):
-        with pytest.raises(ModelFileError, match=f"{name} is no ranker"):
+        with pytest.raises(ModelFileError, match=f"cannot save the ranker {name}"):
             fit(FairRanker(ranker, **OPTIONS)).save(tmp_path / "model")
     with pytest.raises(NotFittedError):
         FairRanker().save(tmp_path / "model")

@@ -287,8 +287,8 @@ class PairRanker(RankingEstimator):
         check_is_fitted(self)
         if not self.file_name or not type(self).__module__.startswith("pairity."):
             raise ModelFileError(
-                f"{type(self).__name__} is no ranker that pairity knows how to save. Save what it "
-                "learnt by yourself; its weights are in pair_weights_."
+                f"pairity cannot save the ranker {type(self).__name__}. Save it with its own "
+                "methods, and the weights in pair_weights_."
             )
         state, data = self._to_native()
         content = {

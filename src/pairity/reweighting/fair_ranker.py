@@ -389,8 +389,8 @@ class FairRanker(RankingEstimator):
         if type(self) is not FairRanker or not hasattr(self.ranker_, "to_files"):
             unknown = self if type(self) is not FairRanker else self.ranker_
             raise ModelFileError(
-                f"pairity cannot save a {type(unknown).__name__}. Save ranker_ with its own "
-                "methods, and the weights with pair_weights_.to_json()."
+                f"pairity cannot save the ranker {type(unknown).__name__}. Save ranker_ with its "
+                "own methods, and the weights with pair_weights_.to_json()."
             )
         inner = self.ranker_.to_files()
         content = {"model": describe_model(self), **inner.content}
