@@ -146,13 +146,13 @@ def test_an_interrupted_fit_is_not_saved(place, tmp_path, monkeypatch, capsys):
 
 
 def test_a_sweep_goes_on_where_it_stopped(place, tmp_path, capsys, monkeypatch):
-    from pairity.comparisons import runs
+    from pairity.comparisons import jobs
 
     options = ["sweep", "jobs.csv", *ROLES, "--output", str(tmp_path / "out"), "--budget", "2"]
     options += ["--methods", "plain", "reweighted", "--format", "json"]
     assert main(options) == 0
     first = capsys.readouterr().out
-    monkeypatch.setattr(runs.Job, "run", None)  # nothing may be run again
+    monkeypatch.setattr(jobs.Job, "run", None)  # nothing may be run again
     assert main(options) == 0
     assert capsys.readouterr().out == first
     printed = json.loads(first)

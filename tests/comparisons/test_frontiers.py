@@ -12,9 +12,10 @@ from scipy import stats
 from pairity import FairRanker, InputError, LinearRanker, Queries, StatisticalParity, audit
 from pairity.audits.estimates import Estimate
 from pairity.baselines.methods import Method, Rankings, as_method
-from pairity.comparisons.frontiers import Frontier, Verdict
-from pairity.comparisons.plots import save_figure
+from pairity.comparisons.frontiers import Frontier
+from pairity.comparisons.plots import save_plot
 from pairity.comparisons.runs import Run
+from pairity.comparisons.selection import Verdict
 from pairity.comparisons.sweeps import sweep
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MissingExtraError, PairityWarning, TargetNotReachedWarning
@@ -169,8 +170,8 @@ def test_bounds_are_wider_for_few_queries():
     level = stats.norm.cdf(sqrt(5 / 4) * stats.t.ppf(0.95, 4))
     assert few.bound == pytest.approx(0.05 + np.quantile(EVEN, level))
     assert few.bound > many.bound + 0.003
-    assert "That is few" in str(few)
-    assert "That is few" not in str(many)
+    assert "These are few queries" in str(few)
+    assert "These are few queries" not in str(many)
 
 
 def test_settings_that_look_alike_are_told_apart():
@@ -208,7 +209,8 @@ def test_what_cannot_be_picked():
     with pytest.raises(InputError, match=r"'intra' was not measured.*'inter'"):
         bare.pick("intra", 0.1)
     for options, facts in (
-        ({"epsilon": -1}, "epsilon is -1"), ({"epsilon": True}, "epsilon is True"),
+        ({"epsilon": -1}, r"epsilon must be .* \(got -1"),
+        ({"epsilon": True}, r"epsilon must be .* \(got True"),
         ({"confidence": 95}, "confidence must be .*got 95"), ({"rule": "best"}, "rule is 'best'"),
         ({"utility": "map"}, "utility is 'map'"),
     ):  # fmt: skip
@@ -404,11 +406,12 @@ def test_queries_of_weight_zero_are_not_measured_on():
 @pytest.mark.parametrize(
     ("change", "facts"),
     [
-        ({"seeds": 5}, "seeds is 5"), ({"seeds": [0, 0]}, "different whole numbers"),
-        ({"seeds": []}, "range"), ({"test": 1.5}, "test is 1.5"), ({"test": "x"}, "test is 'x'"),
-        ({"validation": 0}, "validation is 0"), ({"n_resamples": -1}, "n_resamples must be"),
+        ({"seeds": 5}, r"seeds must be .* \(got 5"), ({"seeds": [0, 0]}, "different whole numbers"),
+        ({"seeds": []}, "range"), ({"test": 1.5}, r"test must be .* \(got 1.5"),
+        ({"test": "x"}, "test is 'x'"), ({"validation": 0}, r"validation must be .* \(got 0"),
+        ({"n_resamples": -1}, "n_resamples must be"),
         ({"constraints": "interr"}, "Did you mean 'inter'"), ({"train": 3}, "train is 3"),
-        ({"progress": "yes"}, "progress is 'yes'"),
+        ({"progress": "yes"}, r"progress must be .* \(got 'yes'"),
     ],
 )  # fmt: skip
 def test_what_a_sweep_refuses(change, facts):
@@ -427,7 +430,7 @@ def test_an_interrupted_sweep_goes_on_from_what_is_on_disk(tmp_path):
     calls = []
     with pytest.raises(KeyboardInterrupt) as caught:
         sweep(methods(calls, at=3), QUERIES, **options)
-    assert "2 of 5 runs were done and are kept in" in caught.value.__notes__[0]
+    assert "2 of 5 runs were done and are stored in" in caught.value.__notes__[0]
     assert len(list((tmp_path / "runs").iterdir())) == 2
     again = []
     made = sweep(methods(again), QUERIES, **options)
@@ -442,7 +445,7 @@ def test_an_interrupted_sweep_goes_on_from_what_is_on_disk(tmp_path):
 def test_an_interruption_without_a_directory_says_what_is_lost():
     with pytest.raises(KeyboardInterrupt) as caught:
         sweep(by_hand(calls=[], at=1), QUERIES)
-    assert "0 of 1 runs were done and are lost; give a directory" in caught.value.__notes__[0]
+    assert "0 of 1 runs were done and are lost. Pass a directory" in caught.value.__notes__[0]
 
 
 def test_what_differs_is_done_anew(tmp_path):
@@ -563,7 +566,7 @@ def test_json_is_checked(swept):
         ({"format": "other"}, "pairity frontier 1"),
         ({"runs": 3}, "runs is 3, not a list"),
         ({"constraints": [1]}, r"constraints\[0\] is 1, not text"),
-        ({"confidence": 2}, "confidence must be .*got 2"),
+        ({"confidence": 2}, "confidence is 2"),
         ({"test_ratio": "x"}, "test_ratio is 'x', not a number"),
         ({"runs": [{}]}, r"runs\[0\].error is missing"),
         ({"constraints": ["fair"]}, r"runs\[0\] is without fair"),
@@ -590,30 +593,30 @@ def pyplot():
 
 
 def test_it_is_drawn(swept, pyplot, tmp_path):
-    estimate = swept.plot()
-    assert [axis.get_title() for axis in estimate.axes] == list(swept.constraints)
-    (legend,) = estimate.legends
+    axes = swept.plot()
+    assert [axis.get_title() for axis in axes] == list(swept.constraints)
+    (legend,) = axes[0].figure.legends
     assert [text.get_text() for text in legend.get_texts()] == [
         "by hand, at length", "drawn", "shifted (reads groups)", "Pareto front",
     ]  # fmt: skip
     again = swept.plot()
     for ending in ("png", "svg", "pdf"):
         files = [tmp_path / f"{name}.{ending}" for name in ("frontier", "again")]
-        save_figure(estimate, files[0])
-        save_figure(again, files[1])
+        save_plot(axes, files[0])
+        save_plot(again, files[1])
         assert files[0].stat().st_size > 10_000
         assert files[0].read_bytes() == files[1].read_bytes()
 
 
 def test_one_panel(swept, pyplot):
     _, axis = pyplot.subplots()
-    assert swept.plot("inter", ax=axis, utility="ndcg@10", on="validation") is axis.figure
+    assert swept.plot("inter", ax=axis, utility="ndcg@10", on="validation") is axis
     assert axis.get_ylabel() == "NDCG@10"
     (line,) = [each for each in axis.lines if each.get_drawstyle() == "steps-pre"]
     front = swept.front("inter", "ndcg@10", on="validation")
     assert line.get_xdata() == pytest.approx([1 - p.validation["inter"].value for p in front])
     assert line.get_ydata() == pytest.approx([p.validation["ndcg@10"].value for p in front])
-    with pytest.raises(InputError, match="ax takes one constraint, and there are 4"):
+    with pytest.raises(InputError, match="ax takes one constraint, but there are 4"):
         swept.plot(ax=axis)
     with pytest.raises(InputError, match="on is 'train'"):
         swept.plot(on="train")
@@ -623,14 +626,14 @@ def test_one_panel(swept, pyplot):
 
 @pytest.mark.parametrize("constraint", [None, "inter"])
 def test_the_legend_fits_the_figure_and_the_points_fill_it(swept, pyplot, constraint):
-    estimate = swept.plot(constraint)
-    estimate.draw_without_rendering()
-    box = estimate.legends[0].get_window_extent()
+    axes = np.ravel(swept.plot(constraint))
+    figure = axes[0].figure
+    figure.draw_without_rendering()
+    box = figure.legends[0].get_window_extent()
     assert box.x0 >= 0
-    assert box.x1 <= estimate.bbox.x1
-    for axis in estimate.axes:
-        shown = swept.points
-        fairness = [1 - point.test[axis.get_title()].value for point in shown]
+    assert box.x1 <= figure.bbox.x1
+    for axis in axes:
+        fairness = [1 - point.test[axis.get_title()].value for point in swept.points]
         low, high = axis.get_xlim()
         assert low < min(fairness)
         assert max(fairness) < high
@@ -639,8 +642,7 @@ def test_the_legend_fits_the_figure_and_the_points_fill_it(swept, pyplot, constr
 
 def test_more_methods_than_colours(pyplot):
     made = frontier(*(run(f"m{at}", 0.5 + at / 50, at / 50) for at in range(10)))
-    estimate = made.plot()
-    assert len(estimate.legends[0].get_texts()) == 11
+    assert len(made.plot().figure.legends[0].get_texts()) == 11
 
 
 def test_without_matplotlib(swept, monkeypatch):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pairity import InputError, Queries
 from pairity.baselines.methods import Method
-from pairity.comparisons.sweeps import split_for, sweep
+from pairity.comparisons.sweeps import split_in_turn, sweep
 
 
 def make(n_queries):
@@ -34,7 +34,7 @@ def test_consecutive_seeds_hold_out_every_query(n_queries, share, round_):
     queries, n_turns = make(n_queries), ceil(n_queries / size)
     held = []
     for seed in range(n_turns * round_, n_turns * (round_ + 1)):
-        train, test, validation = split_for(seed, queries, share)
+        train, test, validation = split_in_turn(seed, queries, share)
         assert validation is None
         assert test.n_queries == size
         assert not ids(train) & ids(test)
@@ -49,7 +49,7 @@ def test_consecutive_seeds_hold_out_every_query(n_queries, share, round_):
 def test_all_splits_of_five_queries():
     queries, seen = make(5), set()
     for seed in range(20):
-        train, test, validation = split_for(seed, queries, 0.2, 0.2)
+        train, test, validation = split_in_turn(seed, queries, 0.2, 0.2)
         sides = [ids(part) for part in (train, test, validation)]
         assert list(map(len, sides)) == [3, 1, 1]
         assert set.union(*sides) == ids(queries)
@@ -59,7 +59,7 @@ def test_all_splits_of_five_queries():
 
 def test_the_first_split_is_the_one_that_queries_make():
     queries = make(20)
-    assert split_for(0, queries, 0.2)[:2] == queries.split(0.2, 0)
+    assert split_in_turn(0, queries, 0.2)[:2] == queries.split(0.2, 0)
 
 
 @pytest.mark.parametrize("n_queries", [20, 60, 200])
@@ -69,7 +69,7 @@ def test_five_seeds_validate_on_as_many_queries_as_random_splits_do(n_queries):
     for begin in range(0, 100, 5):
         seen = {"in turn": set(), "random": set()}
         for seed in range(begin, begin + 5):
-            seen["in turn"] |= ids(split_for(seed, queries, 0.2, 0.2)[2])
+            seen["in turn"] |= ids(split_in_turn(seed, queries, 0.2, 0.2)[2])
             seen["random"] |= ids(queries.split(0.2, seed)[0].split(0.2, seed)[1])
         for name, found in seen.items():
             counts[name].append(len(found))
@@ -78,22 +78,22 @@ def test_five_seeds_validate_on_as_many_queries_as_random_splits_do(n_queries):
 
 def test_orders_differ_from_round_to_round():
     queries = make(50)
-    rounds = [{frozenset(ids(split_for(5 * r + t, queries, 0.2)[1])) for t in range(5)}
+    rounds = [{frozenset(ids(split_in_turn(5 * r + t, queries, 0.2)[1])) for t in range(5)}
               for r in range(4)]  # fmt: skip
     assert len(set.union(*rounds)) == 20
 
 
-def test_queries_that_are_given_are_not_split():
-    queries, given_ = make(20), make(4)
-    assert split_for(3, queries, given_) == (queries, given_, None)
-    train, test, validation = split_for(3, queries, given_, 0.2)
-    assert test is given_
-    assert (train, validation) == split_for(3, queries, 0.2)[:2]
+def test_queries_that_are_held_outare_not_split():
+    queries, held_out = make(20), make(4)
+    assert split_in_turn(3, queries, held_out) == (queries, held_out, None)
+    train, test, validation = split_in_turn(3, queries, held_out, 0.2)
+    assert test is held_out
+    assert (train, validation) == split_in_turn(3, queries, 0.2)[:2]
 
 
 def test_a_share_of_nothing_is_refused():
     with pytest.raises(InputError, match="another share"):
-        split_for(0, make(3), 0.1)
+        split_in_turn(0, make(3), 0.1)
 
 
 def test_a_sweep_trains_and_measures_on_these_splits():
@@ -111,7 +111,7 @@ def test_a_sweep_trains_and_measures_on_these_splits():
     sweep(Method("m", fit), queries, 0.2, validation=0.3, seeds=(0, 7, 12), n_resamples=0)
     want = []
     for seed in (0, 7, 12):
-        train, test, validation = split_for(seed, queries, 0.2, 0.3)
+        train, test, validation = split_in_turn(seed, queries, 0.2, 0.3)
         want += [(seed, "train", ids(train)), (seed, "held", ids(validation)),
                  (seed, "held", ids(test))]  # fmt: skip
     assert seen == want

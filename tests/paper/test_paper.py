@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pairity.cli import main
-from pairity.comparisons.sweeps import split_for
+from pairity.comparisons.sweeps import split_in_turn
 from pairity.datasets import make_biased_ranking
 from pairity.paper import checks
 from pairity.paper.claims import (
@@ -101,7 +101,7 @@ def test_bare_runs_the_five_methods_alone_and_finds_the_same(done, setting, tmp_
 
 def test_no_query_is_on_two_sides(setting):
     for seed in range(5):
-        train, test, validation = split_for(seed, setting.queries, TEST, VALIDATION)
+        train, test, validation = split_in_turn(seed, setting.queries, TEST, VALIDATION)
         sides = [set(part.query_ids.tolist()) for part in (train, validation, test)]
         assert sum(map(len, sides)) == len(set.union(*sides)) == setting.queries.n_queries
 

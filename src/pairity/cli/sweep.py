@@ -157,13 +157,13 @@ def _require_outputs(args: argparse.Namespace) -> None:
 
 def _write(frontier: Frontier, args: argparse.Namespace) -> None:
     from pairity._utils.files import atomic_write
-    from pairity.comparisons.plots import save_figure
+    from pairity.comparisons.plots import save_plot
 
     if args.output is not None:
         with atomic_write(Path(args.output, "frontier.json")) as file:
             file.write(frontier.to_json().encode())
     if args.plot is not None:
-        save_figure(frontier.plot(), Path(args.plot))
+        save_plot(frontier.plot(), Path(args.plot))
 
 
 def _write_report(
@@ -171,11 +171,11 @@ def _write_report(
     args: argparse.Namespace,
 ) -> None:  # fmt: skip
     """Write the page for the split of the first seed."""
-    from pairity.comparisons.sweeps import split_for
+    from pairity.comparisons.sweeps import split_in_turn
     from pairity.reports.collect import collect_sweep
     from pairity.reports.report import Report
 
-    train, test, _ = split_for(args.seed, queries, args.test, args.validation)
+    train, test, _ = split_in_turn(args.seed, queries, args.test, args.validation)
     evidence = collect_sweep(
         frontier, methods, train, test, constraint=args.constraint,
         after=choice.point or choice.closest, random_state=args.seed, tolerance=choice.epsilon,

@@ -1,8 +1,7 @@
-"""Frontiers: utility against violation over many methods, settings and seeds.
+"""Frontiers: utility against violation of many methods, settings and seeds.
 
-`pairity.comparisons.sweeps.sweep` makes a `Frontier`: a table that prints, becomes a data frame,
-is drawn as
-the paper draws it, says which points are Pareto-optimal, and picks one by a stated rule.
+`pairity.sweep` makes a `Frontier`, a table of points. It prints, converts to a data frame, plots as
+the paper does, finds the Pareto-optimal points, and picks one point by a stated rule.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ from pairity._utils.text import make_frame, render_table, shorten
 from pairity.audits.audit import require_sampling
 from pairity.audits.estimates import Estimate
 from pairity.comparisons.points import Point, averages
-from pairity.comparisons.runs import UTILITIES, Run, run_key, show_settings
-from pairity.comparisons.selection import RULES as RULES
-from pairity.comparisons.selection import Choice, choose, require_choice
-from pairity.comparisons.selection import Verdict as Verdict
+from pairity.comparisons.runs import UTILITIES, Run, show_settings
+from pairity.comparisons.selection import Choice, Rule, choose
 from pairity.constraints import Constraint
 from pairity.exceptions import InputError
 
@@ -36,31 +33,31 @@ _PARTS: tuple[Part, ...] = ("test", "validation")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frontier:
-    """Utility and violations of many methods and settings; made by `sweep`, prints as a table.
+    """Utility and violations of many methods and settings; `sweep` makes it; prints as a table.
 
     Attributes
     ----------
     runs : tuple of Run, one for each method, settings and seed
     constraints : tuple of str
-    confidence : float, of all intervals
+    confidence : float, of all confidence intervals
     test_ratio, validation_ratio : float or None
-        How many held-out queries there are for each training query, where every seed draws them
-        anew; None where they are the same for all seeds.
+        The number of held-out queries per training query if every seed draws them anew; None if
+        they are the same for all seeds.
     definitions : tuple of str
-        What the constraints print as, such as ``InterGroup(average='pair')``.
+        The repr of each constraint, such as ``InterGroup(average='pair')``.
     points : tuple of Point, the runs of each method and settings, averaged over seeds
 
     Notes
     -----
-    *Averages over seeds.* A point's figures are plain means over its seeds. With one seed its
+    *Averages over seeds.* The estimates of a point are means over its seeds. With one seed the
     interval is that of the run, from resampling queries. With several seeds and the same held-out
-    queries, the mean of these intervals is widened by a t interval over the seeds, the two
-    half-widths added in quadrature: queries and seeds are two sources of noise. Where every seed
-    has a split of its own, the interval is t over the seeds with variance s²(1/n + ratio), the
-    correction of Nadeau & Bengio (2003) for training sets that overlap; as few seeds may agree by
-    chance, t · s is taken to be no less than the half-width from resampling queries. With two or
-    three seeds it is wide. A point of which some seed failed has no averages: it would be
-    compared on other splits.
+    queries, the mean of these intervals is widened by a t interval over the seeds; the two
+    half-widths are added in quadrature, because queries and seeds are two sources of noise. If
+    every seed has its own split, the interval is t over the seeds with variance s²(1/n + ratio),
+    the correction of Nadeau & Bengio (2003) for overlapping training sets. Few seeds may agree by
+    chance, so t · s is at least the half-width from resampling queries. With two or three seeds
+    the interval is wide. A point with a failed seed has no averages, because they would be from
+    other splits than those of other points.
 
     *Violations* are largest absolute gaps; see `pairity.audit`.
     """
@@ -77,7 +74,7 @@ class Frontier:
         """The runs of each method and settings, averaged over seeds."""
         grouped: dict[tuple[str, str], list[Run]] = {}
         for run in self.runs:
-            grouped.setdefault(run_key(run), []).append(run)
+            grouped.setdefault(run.key, []).append(run)
         return tuple(
             Point(
                 runs[0].method,
@@ -97,7 +94,7 @@ class Frontier:
 
     @property
     def failures(self) -> tuple[Run, ...]:
-        """The runs that failed; `error` says why."""
+        """The failed runs; see their `error`."""
         return tuple(run for run in self.runs if run.error is not None)
 
     # --- comparing ---------------------------------------------------------------------------
@@ -105,25 +102,25 @@ class Frontier:
     def front(
         self, constraint: Any, utility: str = "auc", *, on: Part | None = None
     ) -> tuple[Point, ...]:
-        """The Pareto-optimal points, from most useful to fairest.
+        """Return the Pareto-optimal points, from the most useful to the fairest.
 
-        A point is Pareto-optimal where no other is at least as useful and at least as fair, and
-        better in one of the two. Means over seeds are compared; intervals play no part.
+        A point is Pareto-optimal if no other point is at least as useful and at least as fair, and
+        better in one of the two. Means over seeds are compared, without their intervals.
 
         Parameters
         ----------
         constraint : str or Constraint, one of those measured
         utility : {"auc", "ndcg@10"}
         on : {"test", "validation"}, optional
-            By default the test queries, where there are any.
+            By default the test queries, if there are any.
         """
-        name, part = self._constraint(constraint), self._part(on)
+        name, part, utility = self._constraint(constraint), self._part(on), as_utility(utility)
         known = [
-            (point, estimates[as_utility(utility)].value, estimates[name].value)
+            (point, estimates[utility].value, estimates[name].value)
             for point in self.points
             if (estimates := getattr(point, part))
+            and isfinite(estimates[utility].value + estimates[name].value)
         ]
-        known = [each for each in known if isfinite(each[1]) and isfinite(each[2])]
         best = [
             (violation, point)
             for point, useful, violation in known
@@ -132,7 +129,7 @@ class Frontier:
                 for _, u, v in known
             )
         ]
-        return tuple(point for _, point in sorted(best, key=lambda each: -each[0]))
+        return tuple(point for _, point in sorted(best, key=lambda item: -item[0]))
 
     def pick(
         self,
@@ -144,45 +141,47 @@ class Frontier:
         utility: str = "auc",
         simultaneous: bool = False,
     ) -> Choice:
-        """Choose a point by its figures on the validation queries.
+        """Choose a point by its estimates on the validation queries.
 
         Parameters
         ----------
         constraint : str or Constraint, one of those measured
         epsilon : float
-            The violation to stay within.
+            The limit on the violation.
         confidence : float or None, default=0.95
-            A point qualifies where a one-sided upper confidence bound on its violation is at most
-            epsilon, so that "≤ ε" is said of queries like these, not of these alone. None
-            compares the violation itself.
+            A point qualifies if a one-sided upper confidence bound on its violation is at most
+            epsilon, so that the limit holds for queries like these. None compares the violation
+            itself.
         rule : {"most accurate", "fairest"}
-            Which of those to take: the one with the highest utility, or with the lowest bound.
-            Ties are broken by the other, and then by order.
+            Take the qualifying point with the highest utility, or with the lowest bound. Ties are
+            broken by the other, and then by order.
         utility : {"auc", "ndcg@10"}
         simultaneous : bool
-            Whether the bounds are to hold for all points at once, as they should where a claim
-            is made of the one that was chosen among many. They are then wider.
+            Whether the bounds hold for all points at once, as a claim about a point that was
+            chosen among many requires. They are then wider.
 
         Returns
         -------
         Choice
-            Where no point qualifies, it has no point, and names the closest and its bound.
+            If no point qualifies, it has no point, and names the closest and its bound.
 
         Notes
         -----
         The bound is the percentile of the violation over resampled validation queries, at a level
-        raised for few queries to what Student's t asks for (the expanded percentile interval of
+        raised for few queries to that of Student's t (the expanded percentile interval of
         Hesterberg, 2015). With several seeds, the bounds of the seeds are averaged, which is
         at least the bound of the average. Simultaneous bounds add to each violation the
         percentile of the largest excess over all points in one resample.
 
-        Noise can only raise a violation, so bounds err on the safe side on few queries. Each holds
-        for its own point; the most accurate of many that qualify has been selected, and the more
-        independent their errors, the more often selection finds one that qualified by luck.
+        Noise can only raise a violation, so bounds are conservative on few queries. Each bound
+        holds for its own point. The most accurate of many qualifying points is selected, and the
+        more independent their errors are, the more often it qualified by chance.
         """
         name = self._constraint(constraint)
-        utility = as_utility(utility)
-        require_choice(epsilon, confidence, rule)
+        return self.choose(name, Rule(epsilon, confidence, rule, as_utility(utility), simultaneous))
+
+    def choose(self, name: str, rule: Rule) -> Choice:
+        """Choose a point by a rule; see `pick`."""
         candidates = [
             point
             for point in self.points
@@ -190,70 +189,63 @@ class Frontier:
         ]
         if not candidates:
             raise InputError(f"There is no point to pick from: {self._why_none(name)}")
-        return choose(
-            candidates, name, epsilon,
-            confidence=confidence, rule=rule, utility=utility, simultaneous=simultaneous,
-        )  # fmt: skip
+        return choose(candidates, name, rule)
 
     def _why_none(self, name: str) -> str:
         if not self.runs:
             return "the frontier is empty."
+        if len(self.failures) == len(self.runs):
+            return f"all {len(self.runs)} runs failed, the first with {self.failures[0].error}"
         if not any(run.validation for run in self.runs):
-            if len(self.failures) == len(self.runs):
-                return f"all {len(self.runs)} runs failed, the first with {self.failures[0].error}"
             return "no run was measured on validation queries. Sweep with validation=0.2."
         return f"no point has a violation of {name} on validation queries for all its seeds."
 
-    # --- as a table, as JSON, as a figure ----------------------------------------------------
+    # --- as a table, as JSON, as a plot ------------------------------------------------------
 
     def rows(self, *, each_seed: bool = False) -> list[dict[str, Any]]:
-        """The table as plain dicts, one for each point, or for each run.
+        """Return the table as plain dicts, one for each point, or for each run.
 
         Columns: method, settings, needs_group, n_seeds (or seed), seconds; "auc", "ndcg@10" and
         "violation_<constraint>" on the test queries, each with "_low" and "_high"; the same with
-        "validation_" in front; "front_<constraint>", whether the point is Pareto-optimal by AUC
+        the prefix "validation_"; "front_<constraint>", whether the point is Pareto-optimal by AUC
         (see `front`); notes and error, as text.
         """
-        fronts = {name: {id(point) for point in self.front(name)} for name in self.constraints}
         rows = []
         for point in self.points:
-            on_front = {f"front_{name}": id(point) in fronts[name] for name in self.constraints}
-            for source in point.runs if each_seed else (point,):
+            sources: tuple[Any, ...] = point.runs if each_seed else (point,)
+            for source in sources:
                 row: dict[str, Any] = {
                     "method": point.method,
                     "settings": show_settings(point.settings),
                     "needs_group": point.needs_group,
                 }
-                if isinstance(source, Run):
-                    row["seed"] = source.seed
-                    errors = [source.error] if source.error else []
-                else:
-                    row["n_seeds"] = len(point.runs)
-                    errors = list(source.errors)
+                row |= {"seed": source.seed} if each_seed else {"n_seeds": len(point.runs)}
                 row["seconds"] = source.seconds
                 for part in self._parts:
-                    row.update(self._columns(getattr(source, part), part))
-                row.update(on_front, notes="; ".join(source.notes), error="; ".join(errors))
+                    row |= self._columns(getattr(source, part), part)
+                row |= {f"front_{name}": point in self._fronts[name] for name in self.constraints}
+                errors = (source.error or "",) if each_seed else source.errors
+                row |= {"notes": "; ".join(source.notes), "error": "; ".join(errors)}
                 rows.append(row)
         return rows
 
     def to_frame(self, backend: str | None = None, *, each_seed: bool = False) -> Any:
-        """`rows` in pandas, polars or pyarrow (the first that is installed)."""
+        """Return `rows` in pandas, polars or pyarrow (the first that is installed)."""
         rows = self.rows(each_seed=each_seed)
         names = rows[0] if rows else ()
         return make_frame({name: [row[name] for row in rows] for name in names}, backend)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python; None where a number is not defined."""
+        """Return everything as plain Python; None for a number that is not defined."""
         return {"format": FORMAT, **to_plain(self)}
 
     def to_json(self) -> str:
-        """The same as JSON."""
+        """Return `to_dict` as JSON."""
         return json.dumps(self.to_dict(), allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Frontier:
-        """From JSON, as `to_json` gives it; nothing in it is run."""
+        """Return the frontier that `to_json` described. Nothing in it is executed."""
         place = Place("frontier", "Pass what to_json() returned.")
         frontier: Frontier = from_plain(cls, parse_document(text, FORMAT, place), place)
         require_sampling(frontier.confidence, 0)
@@ -277,10 +269,10 @@ class Frontier:
         on: Part | None = None,
         ax: Any = None,
     ) -> Any:
-        """Draw utility against fairness (1 less the violation): the upper right is best.
+        """Draw utility against fairness (1 − violation): the upper right is best.
 
-        Every method has a colour and a marker, every point its intervals; the line is the Pareto
-        front, and what lies below and left of it is worse than some point on it.
+        Every method has a colour and a marker, and every point its intervals. The line is the
+        Pareto front; points below and left of it are worse than a point on it.
 
         Parameters
         ----------
@@ -293,34 +285,30 @@ class Frontier:
 
         Returns
         -------
-        Matplotlib Figure
+        Matplotlib Axes, or an array of Axes if there are several constraints
         """
         from pairity.comparisons.plots import plot_panels
 
         part, utility = self._part(on), as_utility(utility)
-        if constraint is not None:
-            names: tuple[str, ...] = (self._constraint(constraint),)
-        elif ax is not None and len(self.constraints) > 1:
-            raise InputError(
-                f"ax takes one constraint, and there are {len(self.constraints)}. Say which."
-            )
-        else:
-            names = self.constraints
+        names = self.constraints if constraint is None else (self._constraint(constraint),)
+        if ax is not None and len(names) > 1:
+            raise InputError(f"ax takes one constraint, but there are {len(names)}. Name one.")
         panels = {}
         for name in names:
-            front = {id(point) for point in self.front(name, utility, on=part)}
+            front = self.front(name, utility, on=part)
             panels[name] = [
                 (
                     point.method,
                     point.needs_group,
                     estimates[name],
                     estimates[utility],
-                    id(point) in front,
+                    point in front,
                 )
                 for point in self.points
                 if (estimates := getattr(point, part)) and isfinite(estimates[name].value)
             ]
-        return plot_panels(panels, utility=utility, ax=ax)
+        axes = plot_panels(panels, utility=utility, ax=ax)
+        return axes if len(names) > 1 else axes[0]
 
     def __repr__(self) -> str:
         n_points, n_runs = len(self.points), len(self.runs)
@@ -333,7 +321,7 @@ class Frontier:
         return f"{self._head()}\n\n{rendered}\n\n{self._foot()}"
 
     def _repr_html_(self) -> str:
-        """The same table, for notebooks."""
+        """Return the same table for notebooks."""
         if not self.points:
             return tag("p", str(self))
         header, rows = self._table()
@@ -341,19 +329,23 @@ class Frontier:
         notes = (tag("p", line) for line in self._foot().splitlines())
         return notebook(table(header, cells, caption=self._head()), *notes)
 
-    # --- inside ------------------------------------------------------------------------------
+    # --- details -----------------------------------------------------------------------------
+
+    @cached_property
+    def _fronts(self) -> dict[str, tuple[Point, ...]]:
+        return {name: self.front(name) for name in self.constraints}
 
     @property
     def _parts(self) -> tuple[Part, ...]:
-        """The held-out queries there are figures of."""
-        found = tuple(part for part in _PARTS if any(getattr(run, part) for run in self.runs))
-        return found or ("test",)
+        """The kinds of held-out queries that were measured."""
+        parts = tuple(part for part in _PARTS if any(getattr(run, part) for run in self.runs))
+        return parts or ("test",)
 
     def _part(self, on: Any) -> Part:
         if on is None:
             return self._parts[0]
         if on not in _PARTS:
-            raise InputError(f"on is {on!r}; choose 'test' or 'validation'.")
+            raise InputError(f"on is {on!r}. Choose 'test' or 'validation'.")
         if on not in self._parts:
             raise InputError(f"No run was measured on {on} queries. Sweep with {on}=0.2.")
         return cast(Part, on)
@@ -365,17 +357,17 @@ class Frontier:
         if isinstance(constraint, Constraint) and repr(constraint) in known:
             return known[repr(constraint)]
         raise InputError(
-            f"The constraint {constraint!r} was not measured. Choose among "
+            f"The constraint {constraint!r} was not measured. Choose from "
             f"{', '.join(map(repr, self.constraints))}, measured as "
             f"{', '.join(self.definitions or self.constraints)}."
         )
 
     def _columns(self, estimates: Mapping[str, Estimate], part: Part) -> dict[str, float]:
-        front = "" if part == "test" else "validation_"
+        prefix = "" if part == "test" else "validation_"
         columns = {}
         for name in (*UTILITIES, *self.constraints):
             estimate = estimates.get(name, Estimate(name))
-            column = front + (name if name in UTILITIES else f"violation_{name}")
+            column = prefix + (name if name in UTILITIES else f"violation_{name}")
             columns[column] = estimate.value
             columns[f"{column}_low"], columns[f"{column}_high"] = estimate.low, estimate.high
         return columns
@@ -383,55 +375,53 @@ class Frontier:
     def _head(self) -> str:
         n_seeds = max(len(point.runs) for point in self.points)
         seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
-        queries = max(
-            (f["auc"].n_queries for p in self.points if (f := getattr(p, self._parts[0]))),
-            default=0,
-        )
+        part = self._parts[0]
+        measured = [estimates for p in self.points if (estimates := getattr(p, part))]
+        n_queries = max((estimates["auc"].n_queries for estimates in measured), default=0)
         return (
             f"Frontier: {len(self.methods)} methods, {len(self.points)} points, {seeds}; measured "
-            f"on {queries:,} {self._parts[0]} queries, {100 * self.confidence:g} % intervals"
+            f"on {n_queries:,} {part} queries, {100 * self.confidence:g} % intervals"
         )
 
     def _table(self) -> tuple[list[str], list[list[str]]]:
-        part = self._parts[0]
-        fronts = {name: {id(point) for point in self.front(name)} for name in self.constraints}
         header = ["method", "settings", "AUC", "NDCG@10"]
         header += [shorten(name, 24) for name in self.constraints] + ["seconds"]
         rows = []
         for point in self.points:
-            estimates = getattr(point, part)
-            group = " †" if point.needs_group else ""
-            cells = [
-                shorten(point.method, 24) + group,
-                shorten(self.telling(point) or "-", 40),
-            ]
-            cells += [_cell(estimates.get(name)) for name in UTILITIES]
-            cells += [
-                _cell(estimates.get(name)) + ("*" if id(point) in fronts[name] else " ")
-                for name in self.constraints
-            ]
-            rows.append([*cells, "-" if isnan(point.seconds) else f"{point.seconds:.2f}"])
+            estimates = getattr(point, self._parts[0])
+            rows.append(
+                [
+                    shorten(point.method, 24) + (" †" if point.needs_group else ""),
+                    shorten(self.distinct_settings(point) or "-", 40),
+                    *(_cell(estimates.get(name)) for name in UTILITIES),
+                    *(
+                        _cell(estimates.get(name)) + ("*" if point in self._fronts[name] else " ")
+                        for name in self.constraints
+                    ),
+                    "-" if isnan(point.seconds) else f"{point.seconds:.2f}",
+                ]
+            )
         return header, rows
 
-    def telling(self, point: Point) -> str:
-        """The settings that tell a point from others of its method; all of a lone point's."""
+    def distinct_settings(self, point: Point) -> str:
+        """Return the settings that distinguish a point from others of its method, or all."""
         others = [other.settings for other in self.points if other.method == point.method]
-        telling = {
+        distinct = {
             name: value
             for name, value in point.settings.items()
             if any(other.get(name) != value for other in others)
         }
-        return show_settings(telling if len(others) > 1 else point.settings)
+        return show_settings(distinct if len(others) > 1 else point.settings)
 
     def _foot(self) -> str:
-        lines = ["* Pareto-optimal in AUC and that violation; violations, 0 is parity."]
+        lines = ["* Pareto-optimal in AUC and that violation. A violation of 0 is parity."]
         if any(point.needs_group for point in self.points):
             lines.append("† reads the groups of the items it ranks.")
         if self.failures:
             first = self.failures[0]
             lines.append(
-                f"{len(self.failures)} of {len(self.runs)} runs failed, the first, {first.label} "
-                f"with seed {first.seed}, with {shorten(str(first.error), 120)}"
+                f"{len(self.failures)} of {len(self.runs)} runs failed. The first is {first.label} "
+                f"with seed {first.seed}: {shorten(str(first.error), 120)}"
             )
         return "\n".join(lines)
 
@@ -445,7 +435,7 @@ def _cell(estimate: Estimate | None) -> str:
 
 
 def as_utility(name: Any) -> str:
-    """The name of a utility, checked."""
+    """Return the name of a utility, or refuse it."""
     if name not in UTILITIES:
-        raise InputError(f"utility is {name!r}; choose one of {', '.join(map(repr, UTILITIES))}.")
+        raise InputError(f"utility is {name!r}. Choose from {', '.join(map(repr, UTILITIES))}.")
     return str(name)

@@ -1,8 +1,9 @@
-"""Frontiers as figures: utility against fairness, the upper right best."""
+"""Plots of frontiers: utility against fairness; the upper right is best."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -13,69 +14,63 @@ from pairity._utils.files import atomic_write
 from pairity.audits.estimates import Estimate
 from pairity.exceptions import MissingExtraError
 
-# Colours that people with any kind of colour vision tell apart (Okabe & Ito), each with a marker.
+# Colours that can be distinguished with any kind of colour vision (Okabe & Ito), with markers.
 STYLES = (
     ("#0072B2", "o"), ("#D55E00", "s"), ("#009E73", "^"), ("#CC79A7", "D"), ("#E69F00", "v"),
     ("#56B4E9", "P"), ("#000000", "X"), ("#666666", "*"),
 )  # fmt: skip
 NAMES = {"auc": "AUC", "ndcg@10": "NDCG@10"}
 _LEGEND_COLUMNS = 4
-_ENTRY, _LETTER = 0.6, 0.08  # inches that an entry of the legend takes, and each of its letters
+_ENTRY, _LETTER = 0.6, 0.08  # measured inches of a legend entry, and of each of its letters
 
 Drawn = tuple[str, bool, Estimate, Estimate, bool]
 
 
 def plot_panels(panels: Mapping[str, Sequence[Drawn]], *, utility: str, ax: Any = None) -> Any:
-    """One panel for each constraint, in a row.
+    """Draw one panel for each constraint, in a row.
 
     Parameters
     ----------
     panels : mapping from a constraint's name to its points
-        Each (method, whether it reads groups, violation, utility, whether it is on the front).
+        Each is (method, whether it reads groups, violation, utility, whether it is on the front).
     utility : str
     ax : Matplotlib Axes, optional
-        Where to draw the only panel.
+        Where to draw a single panel.
 
     Returns
     -------
-    Matplotlib Figure
+    array of Matplotlib Axes, one for each panel
     """
     methods: dict[str, bool] = {}
     for points in panels.values():
         for method, needs_group, *_ in points:
             methods.setdefault(method, needs_group)
-    styles = {name: STYLES[at % len(STYLES)] for at, name in enumerate(methods)}
+    styles = dict(zip(methods, cycle(STYLES)))
     handles = _handles(styles, methods)
     if ax is None:
         width = max(3.4 * len(panels), 5.0)
         columns = _columns([str(handle.get_label()) for handle in handles], width)
-        figure, axes = _figure(len(panels), width, ceil(len(handles) / columns))
+        figure, axes = import_matplotlib("pyplot").subplots(
+            1, len(panels), figsize=(width, 3.2 + 0.2 * ceil(len(handles) / columns)),
+            sharey=True, squeeze=False, layout="constrained",
+        )  # fmt: skip
         figure.legend(handles=handles, loc="outside lower center", ncols=columns)
     else:
-        figure, axes = ax.figure, [ax]
+        axes = np.array([[ax]])
         ax.legend(handles=handles)
-    for at, (axis, (name, points)) in enumerate(zip(axes, panels.items(), strict=True)):
+    for axis, (name, points) in zip(axes[0], panels.items(), strict=True):
         _panel(axis, points, styles)
         axis.set_title(name)
         axis.set_xlabel("fairness (1 − violation)")
-        if at == 0:
-            axis.set_ylabel(NAMES.get(utility, utility))
         axis.set_xlim(_view([(1.0 - violation.value, violation) for _, _, violation, *_ in points]))
-    shown = [point for points in panels.values() for point in points]
-    axes[0].set_ylim(_view([(useful.value, useful) for *_, useful, _ in shown]))
-    return figure
-
-
-def _figure(n_panels: int, width: float, n_rows: int) -> tuple[Any, Any]:
-    figure, axes = import_matplotlib("pyplot").subplots(
-        1, n_panels, figsize=(width, 3.2 + 0.2 * n_rows), sharey=True, squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
-    return figure, axes[0]
+    drawn = [point for points in panels.values() for point in points]
+    axes[0, 0].set_ylabel(NAMES.get(utility, utility))
+    axes[0, 0].set_ylim(_view([(useful.value, useful) for *_, useful, _ in drawn]))
+    return axes[0]
 
 
 def _columns(labels: Sequence[str], width: float) -> int:
-    """As many columns of the legend as there is room for; the first have an entry more."""
+    """Return how many columns of the legend fit; the first ones have one more entry."""
     sizes = [_ENTRY + _LETTER * len(label) for label in labels]
     for columns in range(min(_LEGEND_COLUMNS, len(labels)), 1, -1):
         if sum(part.max() for part in np.array_split(sizes, columns)) <= width:
@@ -83,15 +78,15 @@ def _columns(labels: Sequence[str], width: float) -> int:
     return 1
 
 
-def _view(shown: Sequence[tuple[float, Estimate]]) -> tuple[float, float] | None:
-    """From where to where an axis goes: all points, and an interval of the usual length.
+def _view(drawn: Sequence[tuple[float, Estimate]]) -> tuple[float, float] | None:
+    """Return the limits of an axis: all points, and an interval of median length.
 
-    A few very long intervals run out of the frame rather than squeeze all points into a corner.
+    A few very long intervals leave the frame instead of squeezing all points into a corner.
     """
-    if not shown:
+    if not drawn:
         return None
-    values = [value for value, _ in shown]
-    halves = sorted((f.high - f.low) / 2 if f.high == f.high else 0.0 for _, f in shown)
+    values = [value for value, _ in drawn]
+    halves = sorted((e.high - e.low) / 2 if e.high == e.high else 0.0 for _, e in drawn)
     low, high = min(values), max(values)
     room = max(0.08 * (high - low), halves[len(halves) // 2], 0.005)
     low -= room
@@ -123,7 +118,7 @@ def _panel(axis: Any, points: Sequence[Drawn], styles: Mapping[str, tuple[str, s
 
 
 def _bars(value: float, low: float, high: float) -> list[list[float]] | None:
-    """Lengths below and above, where there is an interval; it need not hold the value."""
+    """Return the lengths below and above, if there is an interval; it may exclude the value."""
     if low != low or high != high:
         return None
     return [[max(value - low, 0.0)], [max(high - value, 0.0)]]
@@ -140,19 +135,20 @@ def _handles(styles: Mapping[str, tuple[str, str]], methods: Mapping[str, bool])
 
 
 def import_matplotlib(module: str) -> Any:
-    """A part of Matplotlib, or an error that says how to get it."""
+    """Import a part of Matplotlib, or say how to install it."""
     from importlib import import_module
 
     try:
         return import_module(f"matplotlib.{module}")
     except ImportError as error:
         raise MissingExtraError(
-            'A plot needs Matplotlib. Install it with: pip install "pairity[plot]"'
+            'A plot requires Matplotlib. Install it with: pip install "pairity[plot]"'
         ) from error
 
 
-def save_figure(figure: Any, path: Path) -> None:
-    """Write a Matplotlib figure whole or not at all; the same figure makes the same file."""
+def save_plot(axes: Any, path: Path) -> None:
+    """Write the figure of an Axes, or an array of them; equal plots make equal files."""
+    figure = np.ravel(axes)[0].figure
     ending = path.suffix[1:].lower()
     dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(ending)
     context = import_matplotlib("pyplot").rc_context({"svg.hashsalt": "pairity"})

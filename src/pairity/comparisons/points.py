@@ -13,22 +13,20 @@ from scipy import stats
 from pairity.audits.estimates import NAN, Estimate
 from pairity.comparisons.runs import Run
 
-_ENDS = ("value", "low", "high")
-
 
 @dataclass(frozen=True, eq=False)
 class Point:
-    """One method with its settings: its runs, averaged over their seeds.
+    """One method with its settings: its runs, averaged over seeds.
 
     Attributes
     ----------
     method : str
     settings : dict from str to a plain value
-    needs_group : bool, whether groups are read where it is applied
+    needs_group : bool, whether the method reads the groups of the queries that it orders
     runs : tuple of Run, one for each seed
-    test, validation : dict from str to Figure
-        Means over seeds, with intervals (see `Frontier`): "auc", "ndcg@10", and violations under
-        the constraint's name. Empty where a run failed.
+    test, validation : dict from str to Estimate
+        Means over seeds with intervals (see `Frontier`): "auc", "ndcg@10", and violations under
+        the constraint's name. Empty if a run failed.
     """
 
     method: str
@@ -45,7 +43,7 @@ class Point:
 
     @property
     def seconds(self) -> float:
-        """Seconds of one fit, averaged over seeds; NaN where all failed."""
+        """The seconds of one fit, averaged over seeds; NaN if all failed."""
         known = [run.seconds for run in self.runs if not isnan(run.seconds)]
         return float(np.mean(known)) if known else NAN
 
@@ -56,7 +54,7 @@ class Point:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What its runs warned of."""
+        """The warnings of the runs."""
         return tuple(dict.fromkeys(note for run in self.runs for note in run.notes))
 
     def __repr__(self) -> str:
@@ -66,7 +64,7 @@ class Point:
 def averages(
     runs: Sequence[dict[str, Estimate]], confidence: float, ratio: float | None
 ) -> dict[str, Estimate]:
-    """Means over seeds, of every figure; nothing where a seed has none."""
+    """Return the means over seeds of every estimate; none if a run has no estimates."""
     if not all(runs):
         return {}
     return {name: _average([run[name] for run in runs], confidence, ratio) for name in runs[0]}
@@ -76,7 +74,7 @@ def _average(estimates: Sequence[Estimate], confidence: float, ratio: float | No
     n = len(estimates)
     if n == 1:
         return estimates[0]
-    values, low, high = (np.array([getattr(f, part) for f in estimates]) for part in _ENDS)
+    values, low, high = np.array([(e.value, e.low, e.high) for e in estimates]).T
     mean, spread = float(values.mean()), float(values.std(ddof=1))
     t = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
     below, above = (abs(mean - float(end.mean())) for end in (low, high))  # by query

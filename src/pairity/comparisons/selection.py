@@ -1,4 +1,4 @@
-"""Choices: a point picked from many by a stated rule, on validation queries."""
+"""Selection: choose one point of a frontier by a stated rule, on validation queries."""
 
 from __future__ import annotations
 
@@ -6,25 +6,55 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import sqrt
-from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from pairity._utils.typing import Array
 from pairity._utils.validation import is_real
 from pairity.audits.audit import require_sampling
 from pairity.comparisons.points import Point
 from pairity.exceptions import InputError
 
+RULES: dict[str, str] = {
+    "most accurate": "the highest utility on validation queries",
+    "fairest": "the lowest bound on the violation",
+}
+"""How to choose among the points within the limit."""
+
 
 class Verdict(Enum):
-    """How picking a point ended."""
+    """How the choice of a point ended."""
 
     CHOSEN = "A point's violation is within the limit."
     NONE = "No point's violation is within the limit."
 
     def __str__(self) -> str:
         return self.value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The limit on the violation, and how to choose among the points within it.
+
+    See `Frontier.pick` for the fields.
+    """
+
+    epsilon: float
+    confidence: float | None = 0.95
+    rule: str = "most accurate"
+    utility: str = "auc"
+    simultaneous: bool = False
+
+    def __post_init__(self) -> None:
+        if not is_real(self.epsilon) or not 0.0 <= self.epsilon < np.inf:
+            raise InputError(
+                f"epsilon must be a violation, 0 or greater, such as 0.05 (got {self.epsilon!r})."
+            )
+        if self.confidence is not None:
+            require_sampling(self.confidence, 0)
+        if self.rule not in RULES:
+            raise InputError(f"rule is {self.rule!r}. Choose from {', '.join(map(repr, RULES))}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +64,11 @@ class Choice:
     Attributes
     ----------
     verdict : Verdict
-    point : Point or None, the one chosen; None where none qualifies
-    closest : Point, the one with the lowest bound
+    point : Point or None, the chosen point; None if no point qualifies
+    closest : Point, the point with the lowest bound
     bound : float
-        The upper bound on the violation of the chosen point, or of the closest where there is none.
-    bounds : tuple of (Point, float), of all points that could be chosen from, lowest first
+        The upper bound on the violation of the chosen point, or of the closest if there is none.
+    bounds : tuple of (Point, float), of all points that could be chosen, lowest first
     constraint, utility, rule : str
     epsilon : float
     confidence : float or None
@@ -56,114 +86,83 @@ class Choice:
     confidence: float | None
 
     def __str__(self) -> str:
-        shown = self.closest if self.point is None else self.point
-        estimate = shown.validation[self.constraint]
-        of = "" if self.confidence is None else f", at {100 * self.confidence:g} % confidence"
-        bound = f"{self.bound:.4f}{of}, on {estimate.n_queries} validation queries"
-        few = " That is few: take the bound with caution." if estimate.small else ""
+        point = self.point or self.closest
+        estimate = point.validation[self.constraint]
+        level = "" if self.confidence is None else f", at {100 * self.confidence:g} % confidence"
+        few = " These are few queries, so the bound is uncertain." if estimate.small else ""
+        bound = f"{self.bound:.4f}{level}, on {estimate.n_queries} validation queries.{few}"
+        limit = f"a violation ({self.constraint}) of at most {self.epsilon:g}"
         if self.point is None:
             return (
-                f"No point has a violation ({self.constraint}) of at most {self.epsilon:g}. The "
-                f"closest of {len(self.bounds)} is {shown.label}: at most {bound}.{few}"
+                f"No point has {limit}. The closest of {len(self.bounds)} is {point.label}: at "
+                f"most {bound}"
             )
-        value = shown.validation[self.utility].value
+        n_within = sum(bound <= self.epsilon for _, bound in self.bounds)
         return (
-            f"{shown.label} is the {self.rule} of {self._n_within()} points out of "
-            f"{len(self.bounds)} with a violation ({self.constraint}) of at most {self.epsilon:g}: "
-            f"{self.utility} {value:.4f}, violation at most {bound}.{few}"
+            f"{point.label} is the {self.rule} of {n_within} points out of {len(self.bounds)} with "
+            f"{limit}: {self.utility} {point.validation[self.utility].value:.4f}, violation at "
+            f"most {bound}"
         )
 
-    def _n_within(self) -> int:
-        return sum(bound <= self.epsilon for _, bound in self.bounds)
 
-
-RULES: dict[str, str] = {
-    "most accurate": "the highest utility on validation queries",
-    "fairest": "the lowest bound on the violation",
-}
-"""How to choose among the points within the limit."""
-
-
-def choose(
-    points: Sequence[Point],
-    name: str,
-    epsilon: float,
-    *,
-    confidence: float | None,
-    rule: str,
-    utility: str,
-    simultaneous: bool,
-) -> Choice:
-    """Choose among points that have the violation `name`; see `Frontier.pick`."""
-    found = _bounds(points, name, confidence, simultaneous)
-    ordered = sorted(found, key=lambda each: each[1])  # stable: ties stay in order
-    if not ordered:
+def choose(points: Sequence[Point], constraint: str, rule: Rule) -> Choice:
+    """Choose among points that have a violation of the constraint; see `Frontier.pick`."""
+    bounds = _bounds(points, constraint, rule)
+    bounds.sort(key=lambda item: item[1])  # stable: ties stay in order
+    if not bounds:
         raise InputError(
-            f"The violation of {name} has no interval on the validation queries, so there is "
+            f"The violation of {constraint} has no interval on the validation queries, so there is "
             "no bound. Sweep with n_resamples=1000 and several validation queries, use a "
-            "pairwise constraint, or give confidence=None to compare the violation itself."
+            "pairwise constraint, or pass confidence=None to compare the violation itself."
         )
-    within = [each for each in ordered if each[1] <= epsilon]
-    chosen = None
-    if within and rule == "fairest":
-        least = within[0][1]
-        level = [each for each in within if each[1] == least]
-        chosen = max(level, key=lambda each: each[0].validation[utility].value)
-    elif within:
-        chosen = max(within, key=lambda each: each[0].validation[utility].value)
+    within = [item for item in bounds if item[1] <= rule.epsilon]
+    if rule.rule == "fairest":
+        within = [item for item in within if item[1] == within[0][1]]
+    chosen = max(within, key=lambda item: item[0].validation[rule.utility].value, default=None)
     return Choice(
         verdict=Verdict.NONE if chosen is None else Verdict.CHOSEN,
         point=None if chosen is None else chosen[0],
-        closest=ordered[0][0],
-        bound=(chosen or ordered[0])[1],
-        bounds=tuple(ordered),
-        constraint=name,
-        utility=utility,
-        rule=rule,
-        epsilon=float(epsilon),
-        confidence=confidence,
+        closest=bounds[0][0],
+        bound=(chosen or bounds[0])[1],
+        bounds=tuple(bounds),
+        constraint=constraint,
+        utility=rule.utility,
+        rule=rule.rule,
+        epsilon=float(rule.epsilon),
+        confidence=rule.confidence,
     )
 
 
-def _bounds(
-    points: Sequence[Point], name: str, confidence: float | None, simultaneous: bool
-) -> list[tuple[Point, float]]:
-    """An upper bound on the violation of each point that has one."""
-    if confidence is None:
-        return [(point, point.validation[name].value) for point in points]
-    points = [point for point in points if all(name in run.resampled for run in point.runs)]
+def _bounds(points: Sequence[Point], constraint: str, rule: Rule) -> list[tuple[Point, float]]:
+    """Return an upper bound on the violation of each point that has one."""
+    if rule.confidence is None:
+        return [(point, point.validation[constraint].value) for point in points]
+    points = [point for point in points if all(constraint in run.resampled for run in point.runs)]
     excess = {
-        (at, run.seed): np.array(run.resampled[name]) - run.validation[name].value
-        for at, point in enumerate(points)
+        id(run): np.array(run.resampled[constraint]) - run.validation[constraint].value
+        for point in points
         for run in point.runs
     }
-    if simultaneous:
-        for seed in {seed for _, seed in excess}:
-            of_seed = [key for key in excess if key[1] == seed]
-            largest = np.fmax.reduce(np.array([excess[key] for key in of_seed]))
-            excess.update((key, largest) for key in of_seed)
+    if rule.simultaneous:
+        by_seed: dict[int, list[int]] = {}
+        for point in points:
+            for run in point.runs:
+                by_seed.setdefault(run.seed, []).append(id(run))
+        for keys in by_seed.values():
+            largest: Array = np.fmax.reduce(np.array([excess[key] for key in keys]))
+            excess |= dict.fromkeys(keys, largest)
     bounds = []
-    for at, point in enumerate(points):
-        level = _expanded(confidence, point.validation[name].n_queries)
-        above = [
-            run.validation[name].value + float(np.nanquantile(excess[at, run.seed], level))
+    for point in points:
+        level = _expanded(rule.confidence, point.validation[constraint].n_queries)
+        of_runs = [
+            run.validation[constraint].value + float(np.nanquantile(excess[id(run)], level))
             for run in point.runs
         ]
-        bounds.append((point, float(np.mean(above))))
+        bounds.append((point, float(np.mean(of_runs))))
     return bounds
 
 
 def _expanded(confidence: float, n_queries: int) -> float:
-    """The percentile that covers with this confidence where n queries are resampled."""
+    """Return the percentile that covers with this confidence if n queries are resampled."""
     n = max(n_queries, 2)
     return float(stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf(confidence, n - 1)))
-
-
-def require_choice(epsilon: Any, confidence: Any, rule: Any) -> None:
-    """Refuse what `Frontier.pick` cannot choose by."""
-    if not is_real(epsilon) or not 0.0 <= epsilon < np.inf:
-        raise InputError(f"epsilon is {epsilon!r}; give a violation from 0 up, such as 0.05.")
-    if confidence is not None:
-        require_sampling(confidence, 0)
-    if rule not in RULES:
-        raise InputError(f"rule is {rule!r}; choose one of {', '.join(map(repr, RULES))}.")

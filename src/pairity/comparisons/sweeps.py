@@ -1,36 +1,24 @@
-"""sweep: methods × settings × seeds, run, measured on held-out queries, resumable."""
+"""sweep: run methods × settings × seeds, and measure each on held-out queries."""
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from math import ceil
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pairity._utils.progress import Show
 from pairity._utils.validation import is_real, show
 from pairity.audits.audit import name_constraints, require_sampling
 from pairity.baselines.methods import Method, as_method
 from pairity.comparisons.frontiers import Frontier
-from pairity.comparisons.runs import (
-    UTILITIES,
-    Job,
-    Measuring,
-    Store,
-    fingerprint,
-    new_run,
-    run_all,
-    run_key,
-)
+from pairity.comparisons.jobs import Job, RunOptions, run_jobs
+from pairity.comparisons.runs import UTILITIES, Measuring, Run
 from pairity.constraints import CATALOGUE
 from pairity.data.queries import Queries, require_groups, require_preferences
-from pairity.data.splits import draw_queries, share_size
+from pairity.data.splits import draw_in_turn
 from pairity.exceptions import InputError, PairityWarning
 
 
@@ -42,44 +30,42 @@ def sweep(
     validation: Any = None,
     constraints: Any = tuple(CATALOGUE),
     seeds: Iterable[int] = (0,),
-    n_jobs: int | None = None,
-    directory: str | os.PathLike[str] | None = None,
-    progress: Show = "auto",
-    confidence: float = 0.95,
-    n_resamples: int = 1000,
+    **options: Any,
 ) -> Frontier:
-    """Run methods × settings × seeds, and measure what each makes of held-out queries.
+    """Run methods × settings × seeds, and measure each on held-out queries.
 
     Parameters
     ----------
     methods : mapping from name to Method, model or list of them; or a list of them; or one
-        Models are whatever `pairity.baselines.methods.as_method` takes. Two of one name need
-        different
+        Models are those of `pairity.as_method`. Two methods of the same name need different
         settings.
     train : Queries
-        The training queries, or all queries where others are split off.
+        The training queries, or all queries if others are split off.
     test : Queries or float, default=0.2
-        The queries to measure on, or a share of `train` to split off, by query, another for each
-        seed.
+        The queries to measure on, or a share of `train` that each seed splits off by query.
     validation : Queries or float, optional
-        Further queries to measure on, which `Frontier.pick` needs; a share is that of what is left
-        of `train` once the test queries are split off.
+        Further queries to measure on, which `Frontier.pick` needs. A share is taken of the rest
+        of `train` after the test queries are split off.
     constraints : str, Constraint or function, or a sequence of them
-        Which violations to measure; all four by default, averaged by query.
+        The violations to measure; by default all four, averaged by query.
     seeds : sequence of int
-        Each seed is handed to every method, and splits where there is a share to split: shares
+        Each seed is passed to every method, and splits the queries if there is a share. Shares
         are held out in turn, as in repeated cross-validation. With a share of 0.2, the seeds 0 to
-        4 hold out all queries, 5 to 9 once more in another order (a few are held out twice where
-        shares do not divide them); the share for validation moves on when all have been.
-    n_jobs : int, optional
-        How many runs at a time, each in a process of its own (joblib); -1 for all cores. By
-        default one after the other, since most fits use several threads themselves.
-    directory : path, optional
-        Where to keep every finished run. An interrupted sweep that is started again goes on from
-        there: runs of the same method, settings, seed, data and measures are read, not done.
-    progress : {"auto"} or bool
-    confidence : float, of the intervals
-    n_resamples : int, bootstrap samples of whole queries; 0 for no intervals
+        4 hold out all queries, and 5 to 9 once more in another order (a few queries twice if
+        shares do not divide them). The validation share moves on when all have been held out.
+    **options
+        The fields of `pairity.comparisons.jobs.RunOptions`:
+
+        n_jobs : int, optional
+            The number of runs at a time, each in its own process (joblib); -1 for all cores. By
+            default 1, because most fits use several threads themselves.
+        directory : path, optional
+            Where every finished run is stored. An interrupted sweep resumes from there: runs of
+            the same method, settings, seed, data and measures are read, not repeated.
+        progress : {"auto"} or bool
+        confidence : float, default=0.95, of the confidence intervals
+        n_resamples : int, default=1000
+            Bootstrap samples of queries; 0 for no intervals.
 
     Returns
     -------
@@ -87,12 +73,12 @@ def sweep(
 
     Notes
     -----
-    A run that fails is reported by a warning, and its error stands in the table; other runs go
-    on. What pairity warns of during a run stands in its notes. With a directory, failed runs are
-    done again the next time.
+    A run that fails is reported by a warning, and the table has its error; the other runs
+    continue. The notes of a run contain pairity's warnings during the run. With a directory, failed
+    runs are repeated the next time.
 
-    Settings are all that a directory knows of a method: after a change to the code of a method or
-    constraint of your own, choose another directory.
+    A directory identifies a method by its settings only. After a change to the code of your own
+    method or constraint, choose another directory.
 
     Queries of weight 0 are not measured on.
 
@@ -106,9 +92,8 @@ def sweep(
 
     Examples
     --------
-    >>> from pairity import FairRanker, LinearRanker
+    >>> from pairity import FairRanker, LinearRanker, sweep
     >>> from pairity.datasets import make_biased_ranking
-    >>> from pairity.comparisons.sweeps import sweep
     >>> queries = make_biased_ranking(120, 20, strength=2, separation=2, random_state=0).queries()
     >>> frontier = sweep(
     ...     {
@@ -123,186 +108,145 @@ def sweep(
     >>> choice.point
     reweighted(tolerance=0.1)
     """
-    chosen = as_methods(methods)
-    numbers = _seeds(seeds)
-    measuring = as_measuring(constraints, confidence, n_resamples)
+    run_options = RunOptions(**options)
+    listed, numbers = as_methods(methods), _seeds(seeds)
+    measuring = as_measuring(constraints, run_options.confidence, run_options.n_resamples)
     queries = as_queries(train, "train")
-    fixed_test = as_held_out(test, queries, "test")
-    fixed_validation = (
-        None if validation is None else as_held_out(validation, queries, "validation")
-    )
-    store = None
-    if directory is not None:
-        data = {
-            "train": fingerprint(queries),
-            "test": fingerprint_of(fixed_test),
-            "validation": fingerprint_of(fixed_validation),
-            "shares": "in turn",
-        }
-        store = Store.at(directory, {**data, **about_measuring(measuring)})
+    test = as_held_out(test, queries, "test")
+    if validation is not None:
+        validation = as_held_out(validation, queries, "validation")
 
     def jobs() -> Iterator[Job]:
         for seed in numbers:
-            rest, held, checked = split_for(seed, queries, fixed_test, fixed_validation)
-            held = without_weightless(held)
-            checked = None if checked is None else without_weightless(checked)
-            for method in chosen:
-                yield Job(method, seed, rest, held, checked)
+            rest, tested, validated = split_in_turn(seed, queries, test, validation)
+            tested = without_weightless(tested)
+            validated = None if validated is None else without_weightless(validated)
+            for method in listed:
+                yield Job(method, seed, rest, tested, validated)
 
-    runs = run_all(
-        jobs(), len(chosen) * len(numbers), measuring,
-        n_jobs=n_jobs, progress=progress, store=store,
-    )  # fmt: skip
-    by_method = {run_key(new_run(method, 0)): at for at, method in enumerate(chosen)}
-    runs.sort(key=lambda run: by_method[run_key(run)])  # stable: seeds stay in order
+    data = {"train": queries, "test": test, "validation": validation, "shares": "in turn"}
+    runs = run_jobs(jobs(), len(listed) * len(numbers), measuring, data, run_options)
+    position = {Run.of(method, 0).key: index for index, method in enumerate(listed)}
+    runs.sort(key=lambda run: position[run.key])  # stable: seeds stay in order
+    return make_frontier(runs, measuring, *_ratios(test, validation))
+
+
+def split_in_turn(
+    seed: int, queries: Queries, test: Queries | float, validation: Queries | float | None = None
+) -> tuple[Queries, Queries, Queries | None]:
+    """Return the training, test and validation queries of a seed; see `sweep`."""
+    number, shift = seed, 0
+    if not isinstance(test, Queries):
+        held_out, number = draw_in_turn(queries.n_queries, test, number)
+        shift = int(held_out.argmax())  # so that seeds with other test queries validate on others
+        queries, test = queries.take(~held_out), queries.take(held_out)
+    if validation is not None and not isinstance(validation, Queries):
+        held_out, _ = draw_in_turn(queries.n_queries, validation, number, shift)
+        queries, validation = queries.take(~held_out), queries.take(held_out)
+    return queries, test, validation
+
+
+def make_frontier(
+    runs: Iterable[Run],
+    measuring: Measuring,
+    test_ratio: float | None = None,
+    validation_ratio: float | None = None,
+) -> Frontier:
+    """Make the frontier of these runs, and warn of failed ones."""
     frontier = Frontier(
-        tuple(runs), tuple(measuring.constraints), measuring.confidence,
-        *_ratios(fixed_test, fixed_validation), tuple(map(repr, measuring.constraints.values())),
+        tuple(runs), tuple(measuring.constraints), measuring.confidence, test_ratio,
+        validation_ratio, tuple(map(repr, measuring.constraints.values())),
     )  # fmt: skip
-    warn_of_failures(frontier)
+    failures = frontier.failures
+    if failures:
+        first = failures[0]
+        warnings.warn(
+            f"{len(failures)} of {len(frontier.runs)} runs failed. The first is {first.label} with "
+            f"seed {first.seed}: {first.error} See `failures` for all.",
+            PairityWarning,
+            stacklevel=3,
+        )
     return frontier
 
 
 def as_methods(methods: Any) -> list[Method]:
-    """A list of methods from whatever `sweep` takes, no two of them alike."""
-    listed: list[Method] = []
+    """Return a list of distinct methods from all that `sweep` accepts."""
     if isinstance(methods, Mapping) and not isinstance(methods, Queries):
-        for name, held in methods.items():
+        listed: list[Method] = []
+        for name, models in methods.items():
             if not isinstance(name, str) or not name.strip():
-                raise InputError(f"{name!r} is not a name for a method.")
-            for each in _listed(held):
-                made = as_method(each, name=name)
-                listed.append(replace(made, name=name))
+                raise InputError(f"{name!r} is not a name for a method. Pass a text.")
+            listed += [replace(as_method(m, name=name), name=name) for m in _as_list(models)]
     else:
-        listed = [as_method(each) for each in _listed(methods)]
+        listed = [as_method(model) for model in _as_list(methods)]
     if not listed:
-        raise InputError("There are no methods. Give at least one.")
-    seen: set[tuple[str, str]] = set()
-    for method in listed:
-        run = new_run(method, 0)
-        if run_key(run) in seen:
+        raise InputError("There are no methods. Pass at least one.")
+    keys: set[tuple[str, str]] = set()
+    for run in (Run.of(method, 0) for method in listed):
+        if run.key in keys:
             raise InputError(
-                f"Two methods are both known as {run.label}. Give them different names, or "
-                "settings that tell them apart."
+                f"Two methods are both known as {run.label}. Give them different names or settings."
             )
-        seen.add(run_key(run))
+        keys.add(run.key)
     return listed
 
 
-def _listed(held: Any) -> list[Any]:
-    return list(held) if isinstance(held, (list, tuple)) else [held]
+def _as_list(models: Any) -> list[Any]:
+    return list(models) if isinstance(models, (list, tuple)) else [models]
 
 
 def as_measuring(constraints: Any, confidence: float, n_resamples: int) -> Measuring:
-    """What to measure, checked."""
+    """Return what to measure, after checks."""
     require_sampling(confidence, n_resamples)
     named = name_constraints(constraints)
-    clash = next((name for name in named if name in UTILITIES), None)
-    if clash is not None:
-        raise InputError(f"A constraint is known as {clash!r}, which is a utility. Rename it.")
+    for name in named:
+        if name in UTILITIES:
+            raise InputError(f"A constraint is named {name!r}, which is a utility. Rename it.")
     return Measuring(named, float(confidence), int(n_resamples))
-
-
-def warn_of_failures(frontier: Frontier) -> None:
-    """Say how many runs failed, and why the first did."""
-    failures = frontier.failures
-    if not failures:
-        return
-    first = failures[0]
-    warnings.warn(
-        f"{len(failures)} of {len(frontier.runs)} runs failed. The first, {first.label} with seed "
-        f"{first.seed}: {first.error} See `failures` for all.",
-        PairityWarning,
-        stacklevel=3,
-    )
-
-
-def about_measuring(measuring: Measuring) -> dict[str, Any]:
-    """How runs are measured, as plain values."""
-    return {
-        "constraints": {name: repr(each) for name, each in measuring.constraints.items()},
-        "confidence": measuring.confidence,
-        "n_resamples": measuring.n_resamples,
-    }
-
-
-def fingerprint_of(held: Queries | float | None) -> str | float | None:
-    """The digest of queries; a share as it is."""
-    return fingerprint(held) if isinstance(held, Queries) else held
-
-
-def split_for(
-    seed: int, queries: Queries, test: Queries | float, validation: Queries | float | None = None
-) -> tuple[Queries, Queries, Queries | None]:
-    """The queries that a sweep trains on with this seed, those it tests on, and validates on."""
-    number, shift = seed, 0
-    if not isinstance(test, Queries):
-        held, number = _in_turn(queries.n_queries, test, number)
-        shift = int(held.argmax())  # so that seeds which test on others validate on others too
-        queries, test = queries.take(~held), queries.take(held)
-    if validation is not None and not isinstance(validation, Queries):
-        held, _ = _in_turn(queries.n_queries, validation, number, shift)
-        queries, validation = queries.take(~held), queries.take(held)
-    return queries, test, validation
-
-
-def _in_turn(
-    n_queries: int, share: float, number: int, shift: int = 0
-) -> tuple[NDArray[np.bool_], int]:
-    """Which queries are held out at this number, and how often all have been before.
-
-    Consecutive numbers hold out one share after the other of a random order, beginning `shift`
-    shares later, as the folds of a cross-validation do, and then those of another order.
-    """
-    n_turns = ceil(n_queries / share_size(n_queries, share))
-    n_before, turn = divmod(number, n_turns)
-    return draw_queries(n_queries, share, n_before, turn=(turn + shift) % n_turns), n_before
 
 
 def _ratios(
     test: Queries | float, validation: Queries | float | None
 ) -> tuple[float | None, float | None]:
-    """Held-out queries for each training query, where they are split off."""
+    """Return the held-out queries per training query, None for queries that are not split off."""
     of_test = None if isinstance(test, Queries) else test
-    of_rest = None if validation is None or isinstance(validation, Queries) else validation
-    left = 1.0 - (of_test or 0.0)
-    train = left * (1.0 - (of_rest or 0.0))
-    return (
-        None if of_test is None else of_test / train,
-        None if of_rest is None else left * of_rest / train,
-    )
+    of_rest = None if isinstance(validation, Queries) else validation
+    rest = 1.0 - (of_test or 0.0)
+    train = rest * (1.0 - (of_rest or 0.0))
+    return of_test and of_test / train, of_rest and rest * of_rest / train
 
 
 def _seeds(seeds: Any) -> tuple[int, ...]:
     try:
-        given = tuple(seeds)
+        listed = tuple(seeds)
     except TypeError:
-        raise InputError(f"seeds is {seeds!r}; give a sequence, such as range(5).") from None
-    whole = all(isinstance(seed, Integral) and not isinstance(seed, bool) for seed in given)
-    if not given or not whole or min(given) < 0 or len(set(given)) < len(given):
+        raise InputError(f"seeds must be a sequence, such as range(5) (got {seeds!r}).") from None
+    whole = all(isinstance(seed, Integral) and not isinstance(seed, bool) for seed in listed)
+    if not listed or not whole or min(listed) < 0 or len(set(listed)) < len(listed):
         raise InputError(
-            f"seeds is {show(seeds)}; give different whole numbers from 0 up, such as range(5)."
+            "seeds must be different whole numbers, 0 or greater, such as range(5) "
+            f"(got {show(seeds)})."
         )
-    return tuple(int(seed) for seed in given)
+    return tuple(int(seed) for seed in listed)
 
 
-def as_queries(given: Any, name: str) -> Queries:
-    """Queries, also from a mapping of their arrays."""
-    if isinstance(given, Queries):
-        return given
-    if isinstance(given, Mapping):
-        return Queries.from_arrays(**given)
-    raise InputError(f"{name} is {show(given)}. Give Queries, as Queries.from_arrays makes them.")
+def as_queries(value: Any, name: str) -> Queries:
+    """Return queries, also from a mapping of their arrays."""
+    if isinstance(value, Queries):
+        return value
+    if isinstance(value, Mapping):
+        return Queries.from_arrays(**value)
+    raise InputError(f"{name} is {show(value)}. Pass Queries, as Queries.from_arrays makes them.")
 
 
-def as_held_out(given: Any, train: Queries, name: str) -> Queries | float:
-    """Queries to measure on, or the share to split off."""
-    if is_real(given):
-        if not 0.0 < given < 1.0:
-            raise InputError(f"{name} is {given!r}; give Queries, or a share between 0 and 1.")
+def as_held_out(value: Any, train: Queries, name: str) -> Queries | float:
+    """Return the queries to measure on, or the share to split off."""
+    if is_real(value):
+        if not 0.0 < value < 1.0:
+            raise InputError(f"{name} must be Queries or a share between 0 and 1 (got {value!r}).")
         require_groups(train)
-        return float(given)
-    queries = as_queries(given, name)
+        return float(value)
+    queries = as_queries(value, name)
     require_groups(queries)
     require_preferences(queries)
     if queries.groups != train.groups and set(queries.groups) <= set(train.groups):
@@ -311,6 +255,6 @@ def as_held_out(given: Any, train: Queries, name: str) -> Queries | float:
 
 
 def without_weightless(queries: Queries) -> Queries:
-    """The queries whose weight is not 0."""
+    """Return the queries whose weight is not 0."""
     weight = queries.weight_of_query
     return queries if weight.all() else queries.take(np.flatnonzero(weight))

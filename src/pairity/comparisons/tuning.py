@@ -1,19 +1,17 @@
-"""Tuning: every method alike, with the same budget and by the same rule.
+"""Tuning: every method with the same budget and by the same rule.
 
-A comparison in which only one method is tuned is worth nothing. `tune` tries settings of one method
-on held-out queries and chooses by the rule of `Frontier.pick`; `tune_all` does so for several with
-one budget; `tuned` makes a method of it, which tunes itself on whatever it is trained on, so that a
-`sweep` over several splits tunes every method on every split.
+A comparison in which only one method is tuned is uninformative. `tune` tries settings of a method
+on held-out queries and chooses by the rule of `Frontier.pick`. `tune_all` does so for several
+methods with the same budget. `tuned` makes a method that tunes itself on the queries it is trained
+on, so that a `sweep` over several splits tunes every method on every split.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from numbers import Integral
 from typing import Any
 from warnings import warn
@@ -23,28 +21,18 @@ from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
-from pairity._utils.progress import Show
-from pairity._utils.validation import show
+from pairity._utils.validation import is_real, require_count, show
 from pairity.baselines.methods import Method, Scorer
 from pairity.comparisons.catalogue import METHODS
 from pairity.comparisons.frontiers import Frontier, as_utility
-from pairity.comparisons.runs import (
-    Job,
-    Store,
-    fingerprint,
-    new_run,
-    plain_settings,
-    run_all,
-    run_key,
-)
-from pairity.comparisons.selection import Choice, require_choice
+from pairity.comparisons.jobs import Job, RunOptions, run_jobs
+from pairity.comparisons.runs import Run, plain_settings
+from pairity.comparisons.selection import Choice, Rule
 from pairity.comparisons.sweeps import (
-    about_measuring,
     as_held_out,
     as_measuring,
     as_queries,
-    fingerprint_of,
-    warn_of_failures,
+    make_frontier,
     without_weightless,
 )
 from pairity.data.queries import Queries, require_groups, require_preferences
@@ -54,20 +42,42 @@ Make = Callable[..., Method]
 Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 _log = logging.getLogger(__name__)
-_DRAWS_PER_TRIAL = 20  # before giving up on finding settings that were not tried
+_DRAWS_PER_TRIAL = 20  # draws from distributions before the search for new settings ends
+_NOT_SHOWN = ("progress", "n_jobs", "directory")  # options that do not change a result
+
+
+@dataclass(frozen=True)
+class TuneOptions(RunOptions):
+    """How settings are searched, compared and chosen; the other fields are in `RunOptions`.
+
+    Attributes
+    ----------
+    search : {"grid", "random"}
+        Try all combinations of the listed values, or draw `budget` of them at random.
+    budget : int, default=20
+        The largest number of trials. A grid must not have more.
+    rule, utility, simultaneous
+        As in `Frontier.pick`, and so is `confidence`.
+    """
+
+    search: str = "grid"
+    budget: int = 20
+    rule: str = "most accurate"
+    utility: str = "auc"
+    simultaneous: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What tuning chose, and all it tried.
+    """The choice of a tuning, and all trials.
 
     Attributes
     ----------
     method : Method
-        With the chosen settings, not fitted. Where no trial came within the limit, the closest.
-    settings : dict, the chosen ones, as they were handed to `make`
-    choice : Choice, by which rule, with which bound
-    trials : Frontier, every trial, with its figures on the validation queries
+        With the chosen settings, not fitted. If no trial is within the limit, the closest.
+    settings : dict, the chosen settings, as they were passed to `make`
+    choice : Choice, with its rule and bound
+    trials : Frontier, every trial, measured on the validation queries
     """
 
     method: Method
@@ -86,47 +96,43 @@ def tune(
     *,
     constraint: Any,
     epsilon: float,
-    rule: str = "most accurate",
-    confidence: float | None = 0.95,
-    utility: str = "auc",
-    simultaneous: bool = False,
-    search: str = "grid",
-    budget: int = 20,
     cv: Any = 0.2,
     random_state: int = 0,
-    n_jobs: int | None = None,
-    directory: str | os.PathLike[str] | None = None,
-    progress: Show = "auto",
-    n_resamples: int = 1000,
+    **options: Any,
 ) -> Tuned:
     """Try settings of a method on held-out queries, and choose among them by a stated rule.
 
     Parameters
     ----------
     make : callable
-        Given settings as keywords, a Method: ``partial(lagrangian, parity)``, or
+        Returns a Method for settings passed by keyword: ``partial(lagrangian, parity)``, or
         ``partial(as_method, FairRanker(constraint="inter"))``.
     space : mapping from setting to a list of values or a scipy.stats distribution; or a list of
         such mappings; or a name in `pairity.comparisons.catalogue.METHODS`; or None
-        None takes the paper's range of the method that `make` makes, looked up by its name.
+        A name stands for the paper's range of that method, and None for that of the method that
+        `make` returns.
     train : Queries
-        What to tune on; it is split by query.
+        The queries to tune on, which are split by query.
     constraint : str, Constraint or function
     epsilon : float
-        The violation to stay within.
-    rule, confidence, utility, simultaneous
-        As in `Frontier.pick`.
-    search : {"grid", "random"}
-        All combinations of the listed values, or so many drawn at random, none twice.
-    budget : int, default=20
-        The most trials. A grid may not have more; a space that has fewer is tried out in full.
+        The limit on the violation.
     cv : float, int or Queries, default=0.2
-        A share of the queries to validate on, or the number of folds of a cross-validation, or
-        the validation queries themselves.
+        A share of the queries to validate on, the number of folds of a cross-validation, or the
+        validation queries.
     random_state : int
-        Splits, draws settings, and is every trial's seed.
-    n_jobs, directory, progress, n_resamples
-        As in `pairity.comparisons.sweeps.sweep`.
+        Splits the queries, draws settings, and is the seed of every trial.
+    **options
+        The fields of `TuneOptions`:
+
+        search : {"grid", "random"}
+            Try all combinations of the listed values, or draw `budget` different ones at random.
+        budget : int, default=20
+            The largest number of trials. A grid must not have more; a smaller space is tried
+            completely.
+        rule, confidence, utility, simultaneous
+            As in `Frontier.pick`.
+        n_jobs, directory, progress, n_resamples
+            As in `pairity.sweep`.
 
     Returns
     -------
@@ -134,19 +140,17 @@ def tune(
 
     Notes
     -----
-    In cross-validation every query is ordered by the fit that did not see it, and the figures of
-    a trial are those of all queries so ordered: one violation over all queries, with a bound from
-    resampling them, rather than a mean of the violations of small folds, which noise would raise.
+    In cross-validation every query is ordered by the fit that was not trained on it, and a trial is
+    measured on all queries at once. This gives one violation over all queries with a bound from
+    resampling them, instead of a mean of violations of small folds, which noise would raise.
 
-    Where no trial comes within the limit, that is warned of, and the closest is the one to use.
+    If no trial is within the limit, a warning says so, and the closest trial is returned.
 
     Examples
     --------
     >>> from functools import partial
-    >>> from pairity import FairRanker
+    >>> from pairity import FairRanker, as_method, tune
     >>> from pairity.datasets import make_biased_ranking
-    >>> from pairity.baselines.methods import as_method
-    >>> from pairity.comparisons.tuning import tune
     >>> train = make_biased_ranking(100, 20, strength=2, separation=2, random_state=0).queries()
     >>> tuned = tune(
     ...     partial(as_method, FairRanker()), {"tolerance": [0.01, 0.1, 0.2]}, train,
@@ -156,56 +160,47 @@ def tune(
     reweighted(tolerance=0.1)
     """
     if not callable(make):
-        raise InputError(f"make is {show(make)}; give a function from settings to a Method.")
-    as_utility(utility)
-    require_choice(epsilon, confidence, rule)
-    level = 0.95 if confidence is None else float(confidence)
-    measuring = as_measuring(constraint, level, n_resamples)
+        raise InputError(f"make must be a function from settings to a Method (got {show(make)}).")
+    settled = TuneOptions(**options)
+    rule = Rule(
+        epsilon, settled.confidence, settled.rule, as_utility(settled.utility),
+        settled.simultaneous,
+    )  # fmt: skip
+    level = 0.95 if settled.confidence is None else settled.confidence
+    measuring = as_measuring(constraint, level, settled.n_resamples)
     if len(measuring.constraints) != 1:
-        raise InputError(f"constraint is {show(constraint)}; give one to tune by.")
-    found: dict[tuple[str, str], tuple[dict[str, Any], Method]] = {}
-    for settings in draw_settings(_space(make, space), search, budget, random_state):
-        method = _made(make, settings)
-        found.setdefault(run_key(new_run(method, 0)), (settings, method))
-    trials = list(found.values())
-    methods = [method for _, method in trials]
+        raise InputError(f"constraint is {show(constraint)}. Pass one to tune by.")
+    trials: dict[tuple[str, str], tuple[dict[str, Any], Method]] = {}
+    for settings in draw_settings(
+        _find_space(make, space), settled.search, settled.budget, random_state
+    ):
+        method = _make(make, settings)
+        trials.setdefault(Run.of(method, 0).key, (settings, method))
     queries = as_queries(train, "train")
+    methods = [method for _, method in trials.values()]
     jobs, data = _jobs(methods, queries, cv, int(random_state))
-    store = None
-    if directory is not None:
-        store = Store.at(
-            directory, {"train": fingerprint(queries), **data, **about_measuring(measuring)}
-        )
-    runs = run_all(
-        jobs, len(methods), measuring,
-        n_jobs=n_jobs, progress=progress, store=store, description="Tuning",
-    )  # fmt: skip
-    said = tuple(map(repr, measuring.constraints.values()))
-    frontier = Frontier(tuple(runs), tuple(measuring.constraints), level, definitions=said)
-    warn_of_failures(frontier)
-    choice = frontier.pick(
-        next(iter(measuring.constraints)), epsilon,
-        rule=rule, confidence=confidence, utility=utility, simultaneous=simultaneous,
-    )  # fmt: skip
+    runs = run_jobs(jobs, len(jobs), measuring, {"train": queries, **data}, settled, "Tuning")
+    frontier = make_frontier(runs, measuring)
+    choice = frontier.choose(frontier.constraints[0], rule)
     if choice.point is None:
         warn(str(choice), TargetNotReachedWarning, stacklevel=2)
-    at = frontier.points.index(choice.point or choice.closest)
-    settings, method = trials[at]
+    index = frontier.points.index(choice.point or choice.closest)
+    settings, method = list(trials.values())[index]
     return Tuned(method, settings, choice, frontier)
 
 
 def tune_all(
     makers: Mapping[str, Make | tuple[Make, Space | str | None]], train: Any, **options: Any
 ) -> dict[str, Tuned]:
-    """Tune several methods with one budget, one split and one rule.
+    """Tune several methods with the same budget, split and rule.
 
     Parameters
     ----------
     makers : mapping from name to a function that makes the method, or to it and its space
-        The names are given to the methods.
+        The methods get these names.
     train : Queries
     **options
-        Those of `tune`, for all alike.
+        Those of `tune`, for all methods.
 
     Returns
     -------
@@ -215,65 +210,61 @@ def tune_all(
     --------
     ::
 
-        best = tune_all({"reweighted": ours, "lagrangian": theirs}, train,
+        best = tune_all({"reweighted": make_fair, "lagrangian": make_lagrangian}, train,
                         constraint="inter", epsilon=0.05, budget=10)
         sweep([tuned.method for tuned in best.values()], train, test)
     """
     if not isinstance(makers, Mapping) or not makers:
-        raise InputError("makers has no methods. Give a mapping from name to function.")
-    done = {}
-    for name, given in makers.items():
-        make, space = given if isinstance(given, tuple) else (given, None)
-        if space is None:
-            space = _space(make, None)
-        done[name] = tune(_Named(make, name), space, train, **options)
-    return done
+        raise InputError("makers has no methods. Pass a mapping from name to function.")
+    results = {}
+    for name, value in makers.items():
+        make, space = value if isinstance(value, tuple) else (value, None)
+        results[name] = tune(_Named(make, name), _find_space(make, space), train, **options)
+    return results
 
 
 def tuned(make: Make, space: Space | str | None = None, **options: Any) -> Method:
-    """A method that tunes itself on the queries it is trained on, and then trains on all of them.
+    """Make a method that tunes itself on its training queries, and then trains on all of them.
 
     Parameters
     ----------
     make, space
         As in `tune`.
     **options
-        Those of `tune`; the seed of the fit is the `random_state`.
+        Those of `tune`, except `random_state`, which is the seed of the fit.
 
     Returns
     -------
     Method
-        Its settings are the rule, the budget and the space. What a fit chose is logged.
+        Its settings are the rule, the budget and the space. The choice of a fit is logged.
 
     Examples
     --------
     ::
 
         rule = {"constraint": "inter", "epsilon": 0.05, "budget": 10}
-        sweep([tuned(ours, **rule), tuned(theirs, **rule)], queries, 0.2, seeds=range(5))
+        sweep([tuned(make_fair, **rule), tuned(make_lagrangian, **rule)], queries, seeds=range(5))
     """
-    wanted = _space(make, space)
-    first = draw_settings(wanted, options.get("search", "grid"), options.get("budget", 20), 0)[0]
-    example = _made(make, first)
     if "random_state" in options:
-        raise InputError("The seed of the fit is the random_state. Leave it out.")
+        raise InputError("The seed of the fit is the random_state. Omit it.")
+    tried = _find_space(make, space)
+    first = draw_settings(tried, options.get("search", "grid"), options.get("budget", 20), 0)[0]
+    example = _make(make, first)
 
     def fit(train: Queries, random_state: int) -> Scorer:
-        best = tune(
-            make, wanted, train, **{"progress": False, **options, "random_state": random_state}
-        )
+        settled = {"progress": False, **options, "random_state": random_state}
+        best = tune(make, tried, train, **settled)
         _log.info("%s", best.choice)
         return best.method.fit(train, random_state)
 
-    quiet = ("progress", "n_jobs", "directory")
-    shown = {name: value for name, value in options.items() if name not in quiet}
-    shown["space"] = json.dumps(_plain_space(wanted))
-    return Method(example.name, fit, example.needs_group, shown)
+    settings = {name: value for name, value in options.items() if name not in _NOT_SHOWN}
+    settings["space"] = json.dumps(_plain_space(tried))
+    return Method(example.name, fit, example.needs_group, settings)
 
 
 @dataclass(frozen=True, eq=False)
 class _Named:
-    """Makes methods of another name."""
+    """Makes methods under another name."""
 
     make: Make
     name: str
@@ -288,7 +279,7 @@ class _Named:
 def draw_settings(
     space: Space, search: str, budget: int, random_state: Any
 ) -> list[dict[str, Any]]:
-    """The settings that a search tries.
+    """Return the settings that a search tries.
 
     Parameters
     ----------
@@ -304,54 +295,55 @@ def draw_settings(
     [{'rounds': 5, 'slack': 0.0}, {'rounds': 5, 'slack': 0.1}]
     """
     parts = _checked_space(space)
-    if not _is_whole(budget) or budget < 1:
-        raise InputError(f"budget is {budget!r}; give the number of trials, such as 20.")
+    budget = require_count(budget, "budget")
     if search not in ("grid", "random"):
-        raise InputError(f"search is {search!r}; choose 'grid' or 'random'.")
-    drawn = next((key for part in parts for key, v in part.items() if hasattr(v, "rvs")), None)
-    if search == "grid" and drawn is not None:
-        raise InputError(f"A grid needs lists, but {drawn!r} is a distribution. Search at random.")
-    if drawn is None:
-        grid = _unlike(ParameterGrid(parts))
+        raise InputError(f"search is {search!r}. Choose 'grid' or 'random'.")
+    drawn = [name for part in parts for name, values in part.items() if hasattr(values, "rvs")]
+    if search == "grid" and drawn:
+        raise InputError(
+            f"A grid needs lists, but {drawn[0]!r} is a distribution. Pass search='random'."
+        )
+    if not drawn:
+        grid = _distinct(ParameterGrid(parts))
         if len(grid) <= budget:
             return grid
         if search == "grid":
             raise InputError(
                 f"The grid has {len(grid)} settings, but the budget is {budget} trials. Raise the "
-                "budget (for every method), list fewer values, or search at random."
+                "budget (for every method), list fewer values, or pass search='random'."
             )
         order = check_random_state(random_state).permutation(len(grid))
-        return [grid[at] for at in order[:budget]]
-    sampler = ParameterSampler(parts, int(budget) * _DRAWS_PER_TRIAL, random_state=random_state)
-    return _unlike(sampler, int(budget))
+        return [grid[index] for index in order[:budget]]
+    sampler = ParameterSampler(parts, budget * _DRAWS_PER_TRIAL, random_state=random_state)
+    return _distinct(sampler, budget)
 
 
-def _unlike(settings: Iterable[dict[str, Any]], most: int | None = None) -> list[dict[str, Any]]:
-    """Settings without those that came before."""
-    found: dict[str, dict[str, Any]] = {}
-    unlike = (
-        found.setdefault(key, each)
-        for each in settings
-        if (key := json.dumps(plain_settings(each), sort_keys=True)) not in found
-    )
-    return list(islice(unlike, most))
+def _distinct(
+    candidates: Iterable[dict[str, Any]], most: int | None = None
+) -> list[dict[str, Any]]:
+    """Return settings without repetitions, at most so many."""
+    distinct: dict[str, dict[str, Any]] = {}
+    for settings in candidates:
+        distinct.setdefault(json.dumps(plain_settings(settings), sort_keys=True), settings)
+        if len(distinct) == most:
+            break
+    return list(distinct.values())
 
 
-def _space(make: Make, space: Space | str | None) -> Space:
+def _find_space(make: Make, space: Space | str | None) -> Space:
     if space is not None and not isinstance(space, str):
         return space
-    name = space
-    if name is None:
-        try:
-            name = make().name
-        except TypeError as error:
-            raise InputError(
-                f"What to try is not known: {error}. Give a space, such as {{'slack': [0, 0.1]}}."
-            ) from error
+    try:
+        name = make().name if space is None else space
+    except TypeError as error:
+        raise InputError(
+            f"The settings to try are unknown ({error}). Pass a space, such as "
+            "{'slack': [0, 0.1]}."
+        ) from error
     if name not in METHODS:
         raise InputError(
-            f"There is no space for {name!r}. Give one, such as {{'slack': [0, 0.1]}}, or the name "
-            f"of one of {', '.join(map(repr, METHODS))}."
+            f"There is no space for {name!r}. Pass one, such as {{'slack': [0, 0.1]}}, or one of "
+            f"the names {', '.join(map(repr, METHODS))}."
         )
     return METHODS[name].paper_range
 
@@ -359,7 +351,7 @@ def _space(make: Make, space: Space | str | None) -> Space:
 def _checked_space(space: Any) -> list[dict[str, Any]]:
     parts = [space] if isinstance(space, Mapping) else space
     if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
-        raise InputError(f"The space is {show(space)}; give a mapping from settings to lists.")
+        raise InputError(f"The space is {show(space)}. Pass a mapping from settings to lists.")
     checked = []
     for part in parts:
         if not isinstance(part, Mapping) or not all(isinstance(key, str) for key in part):
@@ -368,8 +360,8 @@ def _checked_space(space: Any) -> list[dict[str, Any]]:
             listed = isinstance(values, (Sequence, np.ndarray)) and not isinstance(values, str)
             if not hasattr(values, "rvs") and not (listed and len(values)):
                 raise InputError(
-                    f"The values of {key!r} are {show(values)}. Give a list of at least one, or a "
-                    "distribution of scipy.stats."
+                    f"The values of {key!r} are {show(values)}. Pass a list of at least one value, "
+                    "or a distribution of scipy.stats."
                 )
         checked.append({key: v if hasattr(v, "rvs") else list(v) for key, v in part.items()})
     return checked
@@ -377,32 +369,30 @@ def _checked_space(space: Any) -> list[dict[str, Any]]:
 
 def _plain_space(space: Space) -> list[dict[str, Any]]:
     return [
-        plain_settings({key: _frozen(v) if hasattr(v, "rvs") else v for key, v in part.items()})
+        plain_settings(
+            {key: _show_distribution(v) if hasattr(v, "rvs") else v for key, v in part.items()}
+        )
         for part in _checked_space(space)
     ]
 
 
-def _frozen(distribution: Any) -> str:
-    """A distribution of scipy.stats with its parameters, such as ``loguniform(0.01, 1)``."""
+def _show_distribution(distribution: Any) -> str:
+    """Return a distribution of scipy.stats with its parameters, such as ``loguniform(0.01, 1)``."""
     kind = getattr(getattr(distribution, "dist", distribution), "name", type(distribution).__name__)
-    given = [*map(str, getattr(distribution, "args", ()))]
-    given += [f"{key}={value}" for key, value in getattr(distribution, "kwds", {}).items()]
-    return f"{kind}({', '.join(given)})"
+    arguments = [*map(str, getattr(distribution, "args", ()))]
+    arguments += [f"{key}={value}" for key, value in getattr(distribution, "kwds", {}).items()]
+    return f"{kind}({', '.join(arguments)})"
 
 
-def _made(make: Make, settings: dict[str, Any]) -> Method:
-    """The method with these settings, which it then names."""
+def _make(make: Make, settings: dict[str, Any]) -> Method:
+    """Return the method with these settings, which it then shows."""
     try:
         method = make(**settings)
     except TypeError as error:
         raise InputError(f"make does not take {show(settings)}: {error}.") from error
     if not isinstance(method, Method):
-        raise InputError(f"make returned {show(method)}; it must return a Method.")
+        raise InputError(f"make must return a Method (got {show(method)}).")
     return replace(method, settings={**method.settings, **settings})
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 # --- held-out queries ----------------------------------------------------------------------------
@@ -411,29 +401,29 @@ def _is_whole(value: Any) -> bool:
 def _jobs(
     methods: Sequence[Method], queries: Queries, cv: Any, seed: int
 ) -> tuple[list[Job], dict[str, Any]]:
-    """What to do, and what a directory must know of it."""
-    if _is_whole(cv):
+    """Return the jobs, and what tells them apart in a directory."""
+    if is_real(cv) and isinstance(cv, Integral):
         require_groups(queries)
         require_preferences(queries)
         queries = without_weightless(queries)
         folds = query_folds(queries.n_queries, int(cv), seed)
         jobs = [Job(method, seed, queries, folds=folds) for method in methods]
         return jobs, {"folds": int(cv), "split": seed}
-    held = as_held_out(cv, queries, "cv")
-    if isinstance(held, Queries):
-        rest, about = queries, {"validation": fingerprint_of(held)}
-    else:
-        about = {"validation": held, "split": seed}
-        rest, held = queries.split(held, seed)
-    held = without_weightless(held)
-    return [Job(method, seed, rest, validation=held) for method in methods], about
+    validation = as_held_out(cv, queries, "cv")
+    data: dict[str, Any] = {"validation": validation}
+    if not isinstance(validation, Queries):
+        data["split"] = seed
+        queries, validation = queries.split(validation, seed)
+    validation = without_weightless(validation)
+    return [Job(method, seed, queries, validation=validation) for method in methods], data
 
 
 def query_folds(n_queries: int, n_folds: int, random_state: Any) -> list[NDArray[np.int64]]:
-    """The numbers of the queries in each fold, drawn at random, as even as can be."""
+    """Return the numbers of the queries in each fold, drawn at random, of nearly equal size."""
     if not 2 <= n_folds <= n_queries:
         raise InputError(
-            f"{n_folds} folds of {n_queries} queries: give from 2 folds up to one for each query."
+            f"{n_folds} folds of {n_queries} queries are not possible. Pass from 2 folds up to one "
+            "for each query."
         )
     order = check_random_state(random_state).permutation(n_queries)
     return [np.sort(fold) for fold in np.array_split(order, n_folds)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,19 @@ def share_size(n_queries: int, fraction: float) -> int:
             f"{n_queries - size}. Pass more queries, or another share."
         )
     return size
+
+
+def draw_in_turn(
+    n_queries: int, fraction: float, number: int, shift: int = 0
+) -> tuple[NDArray[np.bool_], int]:
+    """The mask of the share at this number, and how often all queries were drawn before.
+
+    Consecutive numbers draw one share after the other of a random order, starting `shift` shares
+    later, as the folds of a cross-validation do, and then those of another order.
+    """
+    n_turns = ceil(n_queries / share_size(n_queries, fraction))
+    n_before, turn = divmod(number, n_turns)
+    return draw_queries(n_queries, fraction, n_before, turn=(turn + shift) % n_turns), n_before
 
 
 def as_mask(queries: ArrayLike, n_queries: int) -> NDArray[np.bool_]:

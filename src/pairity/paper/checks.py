@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from pairity._utils.typing import Array
-from pairity.comparisons.sweeps import split_for
+from pairity.comparisons.sweeps import split_in_turn
 from pairity.constraints import CATALOGUE, largest_gap
 from pairity.data.queries import Queries
 from pairity.datasets import make_biased_ranking
@@ -153,7 +153,7 @@ def brute_force(train: Queries, constraint: str, lambdas: Sequence[float] | Arra
 
 def training_part(queries: Queries, seed: int) -> Queries:
     """Return the queries that `sweep` trains on with this seed."""
-    return split_for(seed, queries, TEST, VALIDATION)[0]
+    return split_in_turn(seed, queries, TEST, VALIDATION)[0]
 
 
 def _fit(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pairity.comparisons.plots import STYLES, import_matplotlib, save_figure
+from pairity.comparisons.plots import STYLES, import_matplotlib, save_plot
 from pairity.paper.pages import READS_GROUPS
 from pairity.paper.protocol import (
     BASELINES,
@@ -51,7 +51,7 @@ def draw_grid(settings: Sequence[Setting], entries: Sequence[Entry]) -> Any:
                         label=f"{method} (reads groups)" if method == READS_GROUPS else method,
                     )  # fmt: skip
     _label(figure, axes, settings, "fairness (1 − violation)", "test AUC")
-    return figure
+    return axes
 
 
 def draw_shares(settings: Sequence[Setting], entries: Sequence[Entry]) -> Any:
@@ -79,7 +79,7 @@ def draw_shares(settings: Sequence[Setting], entries: Sequence[Entry]) -> Any:
                 )
             axis.axvline(1.0, color="0.7", linewidth=0.8, zorder=0)
     _label(figure, axes, settings, "x, the share of λ* trained with", "on test queries")
-    return figure
+    return axes
 
 
 def _grid(n_rows: int, **options: Any) -> tuple[Any, Any]:
@@ -112,7 +112,7 @@ def _bars(mean: Mean) -> list[list[float]] | None:
     return [[mean.value - mean.low], [mean.high - mean.value]]
 
 
-def _save(target: Path, name: str, figure: Any) -> None:
+def _save(target: Path, name: str, axes: Any) -> None:
     for ending in ("png", "svg"):
-        save_figure(figure, target / f"{name}.{ending}")
-    import_matplotlib("pyplot").close(figure)
+        save_plot(axes, target / f"{name}.{ending}")
+    import_matplotlib("pyplot").close(axes[0, 0].figure)

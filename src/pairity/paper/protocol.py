@@ -1,7 +1,7 @@
 """The paper's protocol: the methods, their settings, the splits, the tuning rule and the means.
 
 Each seed splits the queries 4:1 into training and test, and the training part 4:1 again for
-validation. Seeds hold out queries in turn (`pairity.data.splits.split_in_turn`), so five seeds
+validation. Seeds hold out queries in turn (`pairity.sweep`), so five seeds
 test on all queries. Five queries have twenty such splits, and twenty seeds use all of them.
 
 Every method is fitted with each of at most `BUDGET` settings from the catalogue. For each seed and

@@ -412,7 +412,7 @@ def _frontier_candidates(
 
 def _point_name(frontier: Frontier, point: Point) -> str:
     """The method, with the settings that distinguish it from others."""
-    settings = frontier.telling(point)
+    settings = frontier.distinct_settings(point)
     return f"{point.method}, {settings}" if settings else point.method
 
 
