@@ -566,7 +566,7 @@ def test_json_is_checked(swept):
         ({"format": "other"}, "pairity frontier 1"),
         ({"runs": 3}, "runs is 3, not a list"),
         ({"constraints": [1]}, r"constraints\[0\] is 1, not text"),
-        ({"confidence": 2}, "confidence is 2"),
+        ({"confidence": 2}, "confidence must be .*got 2"),
         ({"test_ratio": "x"}, "test_ratio is 'x', not a number"),
         ({"runs": [{}]}, r"runs\[0\].error is missing"),
         ({"constraints": ["fair"]}, r"runs\[0\] is without fair"),
