@@ -3,6 +3,7 @@
 import csv
 import gzip
 import re
+import sys
 import tempfile
 import tracemalloc
 from pathlib import Path
@@ -54,9 +55,9 @@ def test_kinds_of_columns(tmp_path):
     [
         ("a.csv", b"", "has no header: line 1 is empty"),
         ("a.csv", b"x,y\n", "has no rows"),
-        ("a.csv", b"x,x\n1,2\n", "two columns named 'x'"),
+        ("a.csv", b"x,x\n1,2\n", "2 columns named 'x'"),
         ("a.csv", b"x,\n1,2\n", "a column without a name"),
-        ("a.csv", b"x,y\n1,2\n3\n", "Line 3 of .* has 1 entries, the header 2"),
+        ("a.csv", b"x,y\n1,2\n3\n", "Line 3 of .* has 1 entries, but the header has 2"),
         ("a.csv", b"x,y\n1,\xff\n", "Line 2 of .* is not UTF-8"),
         ("a.csv", b"x,y\n" + b"1,2\n" * 9_000 + b"1,\xff\n", "Line 9002 of .* is not UTF-8"),
         ("a.csv", b'x,y\n1,"2\n', "cannot be read: unexpected end of data"),
@@ -114,7 +115,6 @@ def test_a_file_that_unpacks_out_of_all_proportion(tmp_path, monkeypatch, name, 
 
 def test_a_line_without_end(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "LONGEST_LINE", 1000)
-    monkeypatch.setattr(text_tables, "LONGEST_LINE", 1000)
     path = tmp_path / "a.csv"
     path.write_text("x\n1\n" + "2" * 2000)
     with pytest.raises(InputError, match=r"Line 3 of .* characters"):
@@ -130,11 +130,13 @@ def write_column(folder, entries):
     return read_table(path)["x"]
 
 
-@pytest.fixture(params=["Python's reader", "compiled code"])
+@pytest.fixture(params=["csv", "pyarrow"])
 def short_blocks(request, monkeypatch):
-    monkeypatch.setattr(text_tables, "_BLOCK", 4)
-    monkeypatch.setattr(text_tables, "_BYTES", 9)
-    monkeypatch.setattr(text_tables, "LARGE", 0 if request.param == "compiled code" else 2**60)
+    if request.param == "pyarrow":
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    monkeypatch.setattr(text_tables, "_BLOCK_ROWS", 4)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 9)
+    monkeypatch.setattr(text_tables, "LARGE", 0 if request.param == "pyarrow" else 2**60)
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,10 @@ def short_blocks(request, monkeypatch):
         ([1, 10**17 + 1], [1, 10**17 + 1]),
         (["1_000", "2"], ["1_000", "2"]),
         (["\u0663", "2"], ["\u0663", "2"]),
+        (["0x1F", "0X2", "3"], ["0x1F", "0X2", "3"]),
+        ([0.5, 1.5, 2.5, 3.5, 4.5, "nan(1)"], ["0.5", "1.5", "2.5", "3.5", "4.5", "nan(1)"]),
+        ([0.5, 1.5, 2.5, 3.5, "+4.5", " 5 "], [0.5, 1.5, 2.5, 3.5, 4.5, 5.0]),
+        ([0.5, 1.5, 2.5, 3.5, 2**64], ["0.5", "1.5", "2.5", "3.5", str(2**64)]),
     ],
 )
 def test_what_a_column_holds_is_decided_by_all_of_it(tmp_path, short_blocks, entries, expected):
@@ -181,9 +187,7 @@ def test_memory_is_that_of_the_columns(tmp_path):
     assert peak < 3.5 * typed
 
 
-@pytest.mark.parametrize("large", [0, 2**60])
-def test_another_delimiter(tmp_path, monkeypatch, large):
-    monkeypatch.setattr(text_tables, "LARGE", large)
+def test_another_delimiter(tmp_path, short_blocks):
     path = tmp_path / "a.csv"
     path.write_text("x;y\n1;0,5\n")
     assert read_table(path, delimiter=";")["y"].tolist() == ["0,5"]
@@ -202,7 +206,8 @@ PIECES = st.sampled_from(
     [
         "0", "7", "-3", "+5", "0.5", "-.25", "1e3", "1e-320", "1e999", "123456789012345678", "1.",
         "9223372036854775808", "", "NA", "nan", "inf", "word", "ä", "1_0", " 1", "2 ", "-", "+",
-        ".", "1e", "0x1", "1e5x", "12.5.1", "٣", "\t",
+        ".", "1e", "0x1", "1e5x", "12.5.1", "٣", "\t", "nan(1)", "-nan", '"7"', '"a,b"', '"a\nb"',
+        '"say ""so"""', '""', '"x"y', 'x"y', ' "x"', '"open',
     ]
 )  # fmt: skip
 
@@ -216,8 +221,9 @@ PIECES = st.sampled_from(
     at=st.integers(0, 60),
     size=st.integers(1, 40),
 )
-def test_compiled_code_reads_what_pythons_reader_reads(columns, n_rows, end, odd, at, size):
+def test_pyarrow_reads_what_csv_reads(columns, n_rows, end, odd, at, size):
     """Column by column and error by error, wherever blocks end."""
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     header = ",".join(f"c{k}" for k in range(len(columns)))
     rows = [",".join(c[row % len(c)] for c in columns) for row in range(n_rows)]
     text = end.join([header, *rows])
@@ -230,13 +236,33 @@ def test_compiled_code_reads_what_pythons_reader_reads(columns, n_rows, end, odd
         told = []
         for large in (0, 2**60):
             patch.setattr(text_tables, "LARGE", large)
-            patch.setattr(text_tables, "_BYTES", size)
+            patch.setattr(text_tables, "_BLOCK_BYTES", size)
             try:
                 table = read_table(path, progress=False)
                 told.append([(n, c.dtype, c.tolist()) for n, c in table.columns.items()])
             except InputError as error:
                 told.append(re.sub(r"after line \d+", "", str(error)))
     assert repr(told[0]) == repr(told[1])
+
+
+def test_csv_reads_large_files_without_pyarrow(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_tables, "LARGE", 0)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert write_column(tmp_path, ["a", "b", "a"]).tolist() == ["a", "b", "a"]
+
+
+def test_pyarrow_reads_quoted_fields(tmp_path, monkeypatch, short_blocks):
+    """Quotes do not send a file to `csv`, unless they stand within a field."""
+    path = tmp_path / "a.csv"
+    path.write_text('x,"y, z"\n' + '1,"one, ""two""\nthree"\n' * 20)
+    calls = []
+    read_by_csv = text_tables._csv_blocks
+    monkeypatch.setattr(text_tables, "_csv_blocks", lambda *a: calls.append(a) or read_by_csv(*a))
+    table = read_table(path)
+    # the header is read without progress, and by `csv` in any case
+    assert {call[-1] for call in calls} == {False if text_tables.LARGE == 0 else "auto"}
+    assert table["x"].tolist() == [1] * 20
+    assert table["y, z"].tolist() == ['one, "two"\nthree'] * 20
 
 
 # --- LETOR, as a table ----------------------------------------------------------------------------

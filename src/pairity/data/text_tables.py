@@ -1,336 +1,317 @@
-"""CSV and TSV: columns from lines of text, in blocks, each column as numbers where it can be.
+"""CSV and TSV tables: columns from text, read in blocks of rows.
 
-Large files without quotes are taken apart by compiled code; all others by Python's own reader. Both
-give the same columns.
+Large files are split and converted by pyarrow where it is installed. Python's `csv` reads all other
+files, and those that pyarrow may read differently. Both give the same columns.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import re
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from pairity._utils.files import LONGEST_LINE, megabytes_read, open_binary, open_text, utf8_error
+from pairity._utils.files import megabytes_read, open_binary, open_text
 from pairity._utils.progress import Progress, Show
-from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import Column, object_array
 from pairity.exceptions import InputError
 
-MOST_COLUMNS = 100_000
-LARGE = 2**22  # bytes: a smaller file is read before the compiled code is there
+MOST_COLUMNS = 100_000  # a table with more is most likely transposed
+LARGE = 2**22  # bytes; `csv` reads a smaller file in about the time that importing pyarrow takes
 
-_LONGEST_FIELD = 1_000_000
-_BLOCK = 1024  # rows whose text is held at a time
-_BYTES = 2**20  # the same for compiled code
-_REMEMBERED = 50_000  # words of a column that are kept once however often they stand there
+_LONGEST_FIELD = 1_000_000  # characters
+_BLOCK_ROWS = 1024  # rows that `csv` splits before they are converted
+_BLOCK_CELLS = 2**20  # the same for tables of more than 1024 columns
+_BLOCK_BYTES = 800_000  # bytes that pyarrow splits at a time; rows above 200 kB are left to `csv`
+_SHARED_WORDS = 50_000  # different words of a column that are stored once each
 _MISSING = ("", "NA", "NaN", "nan", "null", "None")
 
 
 def read_text(file: Path, delimiter: str, progress: Show) -> dict[str, Column]:
-    """The columns of a text table, by name.
+    """Read the columns of a text table by name.
 
-    What a column holds is known at its end only: where words come after blocks of numbers, the
-    file is read once more, that column as words from its first row.
+    The type of a column is known only at its end: if words follow blocks of numbers, the file is
+    read again with that column as words from its first row on.
     """
-    read = _read_compiled if file.stat().st_size >= LARGE else _read_rows
+    read = _arrow_blocks if file.stat().st_size >= LARGE else _csv_blocks
     words: set[int] = set()
     while True:
         try:
-            header, columns = read(file, delimiter, words, progress)
-        except _NotPlain:
-            read = _read_rows
+            with closing(read(file, delimiter, progress)) as blocks:
+                header = next(blocks)
+                require_names(header, file)
+                columns = [_GrowingColumn(k in words) for k in range(len(header))]
+                for block in blocks:
+                    for column, cells in zip(columns, block, strict=True):
+                        column.add(cells)
+        except _NotPlainError:
+            read = _csv_blocks
             continue
-        late = {at for at, column in enumerate(columns) if column.late}
+        late = {k for k, column in enumerate(columns) if column.late}
         if not late:
             return {name: c.finish() for name, c in zip(header, columns, strict=True)}
         words |= late
 
 
 def require_names(header: Sequence[str], file: Path) -> None:
-    """Refuse names of columns that are missing, double, or too many."""
+    """Refuse column names that are missing, repeated or too many."""
     if len(header) > MOST_COLUMNS:
         raise InputError(
-            f"{file} has {len(header):,} columns; there may be {MOST_COLUMNS:,}. Are rows and "
-            "columns the right way round?"
+            f"{file} has {len(header):,} columns, but at most {MOST_COLUMNS:,} are supported. "
+            "Check that rows and columns are not transposed."
         )
     if not header:
-        raise InputError(f"{file} has no header: line 1 is empty. Give every column a name there.")
-    if any(not name.strip() for name in header):
-        raise InputError(f"{file} has a column without a name. Give every column one in line 1.")
-    seen: set[str] = set()
-    for name in header:
-        if name in seen:
-            raise InputError(f"{file} has two columns named {show(name)}. Rename one of them.")
-        seen.add(name)
+        raise InputError(
+            f"{file} has no header: line 1 is empty. Write the names of the columns there."
+        )
+    if not all(name.strip() for name in header):
+        raise InputError(f"{file} has a column without a name. Name every column in line 1.")
+    name, count = Counter(header).most_common(1)[0]
+    if count > 1:
+        raise InputError(f"{file} has {count} columns named {show(name)}. Rename all but one.")
 
 
-# --- Python's reader -----------------------------------------------------------------------------
-
-
-def _read_rows(
-    file: Path, delimiter: str, words: set[int], progress: Show
-) -> tuple[list[str], list[_Growing]]:
-    """By Python's reader, row by row."""
-    with (
-        open_text(file) as lines,
-        _field_limit(),
-        _shown(file, progress) as shown,
-    ):
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
-        try:
-            header = next(reader, [])
-            require_names(header, file)
-            columns = [_Growing(at in words) for at in range(len(header))]
-            for rows in _blocks(reader, len(header), file, delimiter):
-                for column, entries in zip(columns, zip(*rows, strict=True), strict=True):
-                    column.add(entries)
-                shown.advance(megabytes_read(lines.source), f"MB, {lines.number:,} lines")
-        except csv.Error as error:
-            raise InputError(f"Line {lines.number} of {file} cannot be read: {error}.") from error
-    return header, columns
-
-
-def _blocks(reader: Any, width: int, file: Path, delimiter: str) -> Iterator[list[list[str]]]:
-    rows: list[list[str]] = []
-    most = max(1, min(_BLOCK, 2**20 // width))
-    for row in reader:
-        if len(row) != width:
-            if not row:
-                continue
-            raise InputError(_uneven(reader.line_num, file, len(row), width, delimiter))
-        rows.append(row)
-        if len(rows) == most:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
-
-
-def _uneven(line: int, file: Path, found: int, width: int, delimiter: str) -> str:
-    return (
-        f"Line {line} of {file} has {found} entries, the header {width}. Is the delimiter "
-        f"{delimiter!r}?"
-    )
-
-
-@contextmanager
-def _field_limit() -> Iterator[None]:
-    before = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _shown(file: Path, progress: Show) -> Progress:
-    return Progress(max(1, file.stat().st_size // 2**20), f"reading {file.name}", progress)
-
-
-# --- compiled code -------------------------------------------------------------------------------
-
-
-class _NotPlain(Exception):  # noqa: N818 - nobody's error
-    """There are quotes, or other things that compiled code leaves to Python's reader."""
-
-
-def _read_compiled(
-    file: Path, delimiter: str, words: set[int], progress: Show
-) -> tuple[list[str], list[_Growing]]:
-    """By compiled code, block by block."""
-    header: list[str] = []
-    columns: list[_Growing] = []
-    n_lines = 0
-    with open_binary(file) as source, _shown(file, progress) as shown:
-        for block in _plain_blocks(source):
-            text, first = block, n_lines
-            if not header:
-                line, _, text = block.partition(b"\n")
-                header = _decoded(line.removesuffix(b"\r"), file, 0).split(delimiter)
-                require_names(header, file)
-                columns = [_Growing(at in words) for at in range(len(header))]
-                first = 1
-            if text:
-                _add_cells(columns, text, delimiter, file, first)
-            n_lines += block.count(b"\n")
-            shown.advance(megabytes_read(source), f"MB, {n_lines:,} lines")
-    return header, columns
-
-
-def _plain_blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """Whole lines, the last line feed added where it lacks."""
-    begun, first = b"", True
-    while more := source.read(_BYTES):
-        if first:
-            more, first = more.removeprefix(b"\xef\xbb\xbf"), False
-        if b'"' in more or b"\x00" in more:
-            raise _NotPlain
-        end = more.rfind(b"\n") + 1
-        if not end:
-            begun += more
-            if len(begun) > LONGEST_LINE:
-                raise _NotPlain
-            continue
-        yield _unix(begun + more[:end])
-        begun = more[end:]
-    if begun:
-        yield _unix(begun + b"\n")
-
-
-def _unix(block: bytes) -> bytes:
-    if b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
-        raise _NotPlain
-    return block
-
-
-def _decoded(block: bytes, file: Path, n_lines: int) -> str:
-    try:
-        return block.decode()
-    except UnicodeDecodeError as error:
-        if block[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            raise _NotPlain from error
-        raise utf8_error(file, n_lines, error) from error
-
-
-def _add_cells(
-    columns: list[_Growing], block: bytes, delimiter: str, file: Path, n_lines: int
-) -> None:
-    from pairity.data.cell_kernels import EMPTY, WHOLE, parse_cells
-
-    width = len(columns)
-    n_rows = block.count(b"\n")
-    begins, ends = (np.empty((width, n_rows), np.int32) for _ in range(2))
-    values, kinds = np.empty((width, n_rows)), np.empty((width, n_rows), np.uint8)
-    n_rows, line, found = parse_cells(
-        np.frombuffer(block, np.uint8), ord(delimiter), begins, ends, values, kinds
-    )
-    if found != width:
-        raise InputError(_uneven(n_lines + line, file, found, width, delimiter))
-    if n_rows == 0:
-        return
-    if int((ends - begins)[:, :n_rows].max()) > _LONGEST_FIELD:
-        raise _NotPlain
-    text = _decoded(block, file, n_lines)
-    for at, column in enumerate(columns):
-        kind = int(kinds[at, :n_rows].max())
-        if kind <= EMPTY and not column.words:
-            column.add_numbers(values[at, :n_rows], whole=kind == WHOLE)
-        elif not column.late:
-            cells = zip(begins[at, :n_rows].tolist(), ends[at, :n_rows].tolist(), strict=True)
-            if len(text) == len(block):
-                column.add([text[begin:end] for begin, end in cells])
-            else:
-                column.add([block[begin:end].decode() for begin, end in cells])
-
-
-# --- columns -------------------------------------------------------------------------------------
-
-
-class _Growing:
-    """A column as it grows: whole numbers as long as it can be, then numbers, then words.
+class _GrowingColumn:
+    """A column that grows by blocks: int64 while possible, then float64, then words.
 
     Attributes
     ----------
     late : bool
-        Whether words came after blocks that were kept as numbers.
+        Whether words followed blocks that were kept as numbers.
     """
 
     def __init__(self, words: bool) -> None:
-        self._kind = "words" if words else "whole"
+        self._kind = 2 if words else 0
         self._blocks: list[Column] = []
-        self._shared: dict[str, str] = {}
+        self._shared: dict[str, Any] = dict.fromkeys(_MISSING)
         self.late = False
 
-    @property
-    def words(self) -> bool:
-        """Whether it holds words, and nothing else from now on."""
-        return self._kind == "words"
-
-    def add_numbers(self, values: Array, *, whole: bool) -> None:
-        """The next block of rows, read already; whole ones have at most 15 digits."""
-        if self._kind == "whole" and not whole:
-            self._kind = "numbers"
-        self._blocks.append(values.astype(np.int64 if self._kind == "whole" else np.float64))
-
-    def add(self, entries: Sequence[str]) -> None:
-        """The next block of rows."""
-        if self.late:
-            return
-        if self._kind == "whole":
-            block = _whole_numbers(entries)
+    def add(self, cells: _Cells | _ArrowCells) -> None:
+        """Add the next block of rows."""
+        converters = (cells.integers, cells.numbers, partial(cells.words, self._shared))
+        while not self.late:
+            block = converters[self._kind]()
             if block is not None:
                 self._blocks.append(block)
                 return
-            self._kind = "numbers"
-        if self._kind == "numbers":
-            block = _numbers(entries)
-            if block is not None:
-                self._blocks.append(block)
-                return
-            self._kind = "words"
-            if self._blocks:
-                self.late = True
-                self._blocks.clear()
-                return
-        self._blocks.append(object_array(list(self._once(entries))))
-
-    def _once(self, entries: Iterable[str]) -> Iterator[str | None]:
-        """The words, equal ones as one object; None where they are missing."""
-        shared = self._shared
-        for entry in entries:
-            known = shared.get(entry)
-            if known is not None:
-                yield known
-            elif entry in _MISSING:
-                yield None
-            else:
-                if len(shared) < _REMEMBERED:
-                    shared[entry] = entry
-                yield entry
+            self._kind += 1
+            self.late = self._kind == 2 and bool(self._blocks)
 
     def finish(self) -> Column:
-        """The whole column."""
-        self._shared.clear()
-        if not self._blocks:
-            return np.empty(0)
-        kind = np.float64 if self._kind == "numbers" else self._blocks[0].dtype
-        column = np.concatenate(self._blocks, dtype=kind)
-        self._blocks.clear()  # so that one column at a time is there twice
+        """Return the column, and free its blocks."""
+        column = np.concatenate(self._blocks or [np.empty(0)])
+        self._blocks.clear()
         return column
 
 
-def _whole_numbers(entries: Sequence[str]) -> Column | None:
-    try:
-        numbers = np.array(list(map(int, entries)), dtype=np.int64)
-    except (ValueError, OverflowError):
-        return None
-    return numbers if _is_plain(entries) else None
+# --- the standard library's csv ------------------------------------------------------------------
 
 
-def _numbers(entries: Sequence[str]) -> Column | None:
-    try:
-        numbers = np.array(list(map(float, entries)))
-    except ValueError:
+class _Cells:
+    """The entries of a column in one block of rows."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        self._entries = entries
+
+    def integers(self) -> Column | None:
+        """Return the entries as int64, or None if one is not an integer of 64 bits."""
         try:
-            numbers = np.array([np.nan if e.strip() in _MISSING else float(e) for e in entries])
-        except ValueError:
+            numbers = np.array(list(map(int, self._entries)), dtype=np.int64)
+        except (ValueError, OverflowError):
             return None
-    if not _is_plain(entries) or ((np.abs(numbers) >= 2**63).any() and _has_ids(entries)):
+        return numbers if self._is_plain() else None
+
+    def numbers(self) -> Column | None:
+        """Return the entries as float64, NaN where missing, or None if one is not a number.
+
+        An integer of more than 64 bits is not a number but an id: float64 would confuse such ids.
+        """
+        for convert in (float, _float_or_nan):
+            try:
+                numbers = np.array(list(map(convert, self._entries)))
+            except ValueError:
+                continue
+            long_id = (np.abs(numbers) >= 2**63).any() and self._has_long_id()
+            return numbers if self._is_plain() and not long_id else None
         return None
-    return numbers
+
+    def words(self, shared: dict[str, Any]) -> Column:
+        """Return the entries as text, None where missing; equal ones are one object, `shared`."""
+        known = shared.setdefault if len(shared) < _SHARED_WORDS else shared.get
+        return object_array([known(entry, entry) for entry in self._entries])
+
+    def _is_plain(self) -> bool:
+        """Whether numbers are in the usual notation; Python also reads 1_000 and ٣."""
+        joined = "".join(self._entries)
+        return joined.isascii() and "_" not in joined
+
+    def _has_long_id(self) -> bool:
+        digits = (entry.strip().lstrip("+-") for entry in self._entries)
+        return any(d.isdigit() and len(d) > 18 and int(d[:99]) >= 2**63 for d in digits)
 
 
-def _is_plain(entries: Sequence[str]) -> bool:
-    """Whether numbers are written as everybody writes them; Python takes 1_000 and ٣ as well."""
-    joined = "".join(entries)
-    return joined.isascii() and "_" not in joined
+def _float_or_nan(entry: str) -> float:
+    return np.nan if entry.strip() in _MISSING else float(entry)
 
 
-def _has_ids(entries: Sequence[str]) -> bool:
-    """Whether some are whole numbers in digits, so large that float64 cannot tell them apart."""
-    found = (entry.strip().lstrip("+-") for entry in entries)
-    return any(entry.isdigit() and len(entry) > 18 and int(entry[:99]) >= 2**63 for entry in found)
+def _csv_blocks(file: Path, delimiter: str, progress: Show) -> Generator[Any]:
+    """Yield the header, then the cells of each column, block by block."""
+    limit = csv.field_size_limit(_LONGEST_FIELD)
+    try:
+        with open_text(file) as lines, _reading(file, progress) as shown:
+            reader = csv.reader(lines, delimiter=delimiter, strict=True)
+            header = next(reader, [])
+            yield header
+            most = max(1, min(_BLOCK_ROWS, _BLOCK_CELLS // len(header)))
+            rows: list[list[str]] = []
+            for row in reader:
+                if len(row) == len(header):
+                    rows.append(row)
+                elif row:
+                    raise InputError(
+                        f"Line {reader.line_num} of {file} has {len(row)} entries, but the header "
+                        f"has {len(header)}. Is the delimiter {delimiter!r}?"
+                    )
+                if len(rows) == most:
+                    yield map(_Cells, zip(*rows, strict=True))
+                    rows = []
+                    shown.advance(megabytes_read(lines.source), "MB")
+            if rows:
+                yield map(_Cells, zip(*rows, strict=True))
+    except csv.Error as error:
+        raise InputError(f"Line {lines.number} of {file} cannot be read: {error}.") from error
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _reading(file: Path, progress: Show) -> Progress:
+    return Progress(max(1, file.stat().st_size // 2**20), f"reading {file.name}", progress)
+
+
+# --- pyarrow -------------------------------------------------------------------------------------
+
+
+class _NotPlainError(Exception):
+    """The file must be read by `csv`: pyarrow is missing, or may read it differently."""
+
+
+class _ArrowCells:
+    """The same as `_Cells`, for a pyarrow array of text or of float64.
+
+    Attributes
+    ----------
+    floats : Column, or None
+        The entries as float64 if pyarrow converted them as Python would.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+        self.floats = _as_floats(array) if str(array.type) == "double" else None
+
+    def integers(self) -> Column | None:
+        compute = import_module("pyarrow.compute")
+        hexadecimal = (compute.starts_with(self._array, prefix) for prefix in ("0x", "0X"))
+        if not any(compute.any(entries).as_py() for entries in hexadecimal):
+            with suppress(ValueError):  # pyarrow.ArrowInvalid
+                return np.asarray(self._array.cast("int64"))
+        return _Cells(self._array.to_pylist()).integers()
+
+    def numbers(self) -> Column | None:
+        if self.floats is None:
+            self.floats = _as_floats(self._array)
+        if self.floats is None:
+            compute = import_module("pyarrow.compute")
+            missing = compute.is_in(self._array, import_module("pyarrow").array(_MISSING))
+            self.floats = _as_floats(compute.if_else(missing, None, self._array))
+        if self.floats is None:
+            return _Cells(self._array.to_pylist()).numbers()
+        return self.floats
+
+    def words(self, shared: dict[str, Any]) -> Column:
+        coded = self._array.dictionary_encode()
+        words = _Cells(coded.dictionary.to_numpy(zero_copy_only=False).tolist()).words(shared)
+        return np.asarray(words[coded.indices.to_numpy()])
+
+
+def _as_floats(array: Any) -> Column | None:
+    """Return float64, or None if Python might read an entry differently: nan(1), or a long id."""
+    try:
+        array = array.cast("float64")
+    except ValueError:  # pyarrow.ArrowInvalid
+        return None
+    floats = np.asarray(array.to_numpy(zero_copy_only=False))
+    unusual = np.isnan(floats).sum() > array.null_count or (np.abs(floats) >= 2**63).any()
+    return None if unusual else floats
+
+
+def _arrow_blocks(file: Path, delimiter: str, progress: Show) -> Generator[Any]:
+    """Yield the same as `_csv_blocks`; columns of float64 are converted while they are split."""
+    try:
+        pa, reader = import_module("pyarrow"), import_module("pyarrow.csv")
+    except ImportError as error:
+        raise _NotPlainError from error
+    with closing(_csv_blocks(file, delimiter, False)) as blocks:
+        header = next(blocks)
+    yield header
+    names = [str(k) for k in range(len(header))]
+    read = reader.ReadOptions(
+        use_threads=False, block_size=2 * _LONGEST_FIELD, column_names=names,
+        skip_rows_after_names=1,
+    )  # fmt: skip
+    parse = reader.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+
+    def split(block: bytes, floats: Sequence[bool]) -> list[_ArrowCells] | None:
+        """Return the columns, or None if an entry cannot be read as the type of its column."""
+        types = (pa.float64() if is_float else pa.string() for is_float in floats)
+        convert = reader.ConvertOptions(
+            column_types=dict(zip(names, types, strict=True)), null_values=_MISSING
+        )
+        try:
+            table = reader.read_csv(pa.BufferReader(block), read, parse, convert)
+        except pa.ArrowInvalid:
+            return None
+        cells = [_ArrowCells(column.combine_chunks()) for column in table.columns]
+        suitable = (c.floats is not None or not f for c, f in zip(cells, floats, strict=True))
+        return cells if all(suitable) else None
+
+    text = floats = [False] * len(header)
+    with open_binary(file) as source, _reading(file, progress) as shown:
+        for block in _plain_blocks(source, delimiter):
+            cells = split(block, floats) or split(block, text)
+            if cells is None:
+                raise _NotPlainError
+            yield cells
+            floats = [column.floats is not None for column in cells]
+            read.skip_rows_after_names = 0
+            shown.advance(megabytes_read(source), "MB")
+
+
+def _plain_blocks(source: Any, delimiter: str) -> Generator[bytes]:
+    """Yield blocks of complete rows in which quotes enclose complete fields only."""
+    edge = b"[\r\n%b]" % re.escape(delimiter.encode())
+    quoted = re.compile(b'"(?:(?<=^.)|(?<=%b.))[^"]*+(?:""[^"]*+)*+"(?=%b)' % (edge, edge))
+    rest, more = source.read(3).removeprefix(b"\xef\xbb\xbf"), b"more"
+    while more:
+        more = source.read(_BLOCK_BYTES)
+        block = rest + (more or b"\n")
+        end = block.rfind(b"\n") + 1
+        if b'"' in block:
+            text = np.frombuffer(block, np.uint8)
+            outside = ~np.logical_xor.accumulate(text == ord('"'))
+            end = int(np.flatnonzero(outside & (text == ord("\n"))).max(initial=-1)) + 1
+            end = end if more else len(block)
+            if b'"' in quoted.sub(b"", block[:end]):
+                raise _NotPlainError
+        block, rest = block[:end], block[end:]
+        if max(len(block), len(rest)) > _LONGEST_FIELD:
+            raise _NotPlainError
+        if block.strip(b"\r\n"):
+            yield block
