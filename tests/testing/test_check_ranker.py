@@ -467,7 +467,7 @@ BROKEN = [
     (SquaresWeights(), {"integer weights"}, "not by a power"),
     (CountsZeros(), {"zero weights"}, "no such pairs.*every count"),
     (DropsItemWeights(), {"weights multiply"}, "of a cell and of its items"),
-    (DropsTheUnknown(), {"missing groups"}, "`Queries.pad` does it"),
+    (DropsTheUnknown(), {"missing groups"}, "have weight 1: see `Queries.pad`"),
     (ReadsRunsOfRows(), {"row order"}, "shuffled rows.*need not be contiguous"),
     (NoParameters(), {"clone"}, "no get_params"),
     (LearnsInTheClass(), {"clone", "previous", "interruption"}, "predicts before it is fitted"),

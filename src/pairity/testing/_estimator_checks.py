@@ -48,12 +48,9 @@ def check_clone(subject: RankerSubject) -> None:
             "attributes that fit_pairs sets, not in parameters or in the class."
         )
     copy.fit_pairs(queries, TABLE.copy())
-    subject.same(
-        subject.predict(copy, queries.X),
-        subject.predict(fitted, queries.X),
-        "a clone of a fitted ranker, fitted again",
-        "Let a fit depend on parameters, queries and table only.",
-    )
+    scores, want = (subject.predict(model, queries.X) for model in (copy, fitted))
+    advice = "Let a fit depend on parameters, queries and table only."
+    subject.same(scores, want, "a clone of a fitted ranker, fitted again", advice)
 
 
 @ESTIMATOR_CHECKS.property("parameters")
@@ -87,12 +84,10 @@ def check_previous(subject: RankerSubject) -> None:
         subject.fail(
             "the previous model scores differently after the next fit. Copy what you start from."
         )
-    subject.same_order(
-        subject.predict(second, queries.X),
-        subject.scores(subject.queries(mixed_lists()), TABLE),
-        "with and without a previous fit",
-        "Start from the previous fit only if the result does not depend on the start.",
-    )
+    scores = subject.predict(second, queries.X)
+    want = subject.scores(subject.queries(mixed_lists()), TABLE)
+    advice = "Start from the previous fit only if the result does not depend on the start."
+    subject.same_order(scores, want, "with and without a previous fit", advice)
 
 
 @ESTIMATOR_CHECKS.property("predict")
@@ -124,12 +119,8 @@ def check_seed(subject: RankerSubject) -> None:
         with_global_seed(seed, lambda: subject.scores(subject.queries(mixed_lists()), TABLE))
         for seed in (1, 2)
     )
-    subject.same(
-        second,
-        first,
-        "the same fit twice",
-        "Draw from a random_state among the parameters, and pass a ranker with a seed.",
-    )
+    advice = "Draw from a random_state among the parameters, and pass a ranker with a seed."
+    subject.same(second, first, "the same fit twice", advice)
 
 
 @ESTIMATOR_CHECKS.property("interruption")
@@ -157,13 +148,9 @@ def check_interruption(subject: RankerSubject) -> None:
                     "restore in a `finally` what a fit changes outside of itself."
                 )
             ranker.fit_pairs(train, TABLE.copy(), previous=previous)
-            subject.same_order(
-                subject.predict(ranker, data["X"]),
-                want,
-                f"a fit {where}",
-                "Restore in a `finally` what a fit changes outside of itself, and set what is "
-                "learned at its end.",
-            )
+            scores = subject.predict(ranker, data["X"])
+            advice = "Restore in a `finally` what a fit changes, and set what is learned last."
+            subject.same_order(scores, want, f"a fit {where}", advice)
     if not n_raised:
         subject.fail("no fit raised KeyboardInterrupt when it was interrupted. Do not catch it.")
 
@@ -191,12 +178,9 @@ def check_following(subject: RankerSubject) -> None:
         ranker.fit_following(queries, lambda *_: TABLE.copy())
     except InputError:  # these settings do not allow it, which equals not offering it
         return
-    subject.same_order(
-        subject.predict(ranker, queries.X),
-        subject.scores(queries, TABLE),
-        "fit_following with one table, and fit_pairs with it",
-        "Let both train in the same way.",
-    )
+    scores, want = subject.predict(ranker, queries.X), subject.scores(queries, TABLE)
+    what = "fit_following with one table, and fit_pairs with it"
+    subject.same_order(scores, want, what, "Let both train in the same way.")
 
 
 @ESTIMATOR_CHECKS.property("response")
@@ -211,12 +195,9 @@ def check_response(subject: RankerSubject) -> None:
     response = np.asarray(model.response(queries, table, change[None]))[0]
     up, down = (subject.scores(queries, table + sign * step * change) for sign in (1.0, -1.0))
     tolerant = replace(subject, rtol=max(subject.rtol, _RESPONSE_RTOL))
-    tolerant.same_order(
-        response,
-        (up - down) / (2 * step),
-        "the response, and the difference between fits with more and with less weight",
-        "Return the derivative of the scores along each change of the table, or no response.",
-    )
+    what = "the response, and the difference between fits with more and with less weight"
+    advice = "Return the derivative of the scores along each change of the table, or no response."
+    tolerant.same_order(response, (up - down) / (2 * step), what, advice)
 
 
 @ESTIMATOR_CHECKS.property("FairRanker")
@@ -229,9 +210,5 @@ def check_fair_ranker(subject: RankerSubject) -> None:
         model.fit(**data)
     scores = subject.predict(model, data["X"])
     unpickled = pickle.loads(pickle.dumps(model))  # noqa: S301 - written in the same line
-    subject.same(
-        subject.predict(unpickled, data["X"]),
-        scores,
-        "before and after pickling",
-        "Store all that predict needs in attributes that can be pickled.",
-    )
+    advice = "Store all that predict needs in attributes that can be pickled."
+    subject.same(subject.predict(unpickled, data["X"]), scores, "before and after pickling", advice)

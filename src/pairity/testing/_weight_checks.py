@@ -56,13 +56,10 @@ def check_scale(subject: RankerSubject) -> None:
     """Scaling the table changes nothing."""
     queries = subject.queries(mixed_lists())
     unscaled = subject.scores(queries, TABLE)
+    advice = "Divide the weights by their mean over the pairs before training."
     for factor in (3.0, 0.1):
-        subject.same_order(
-            subject.scores(queries, factor * TABLE),
-            unscaled,
-            f"a table and {factor:g} times that table",
-            "Divide the weights by their mean over the pairs before training.",
-        )
+        scaled = subject.scores(queries, factor * TABLE)
+        subject.same_order(scaled, unscaled, f"a table and {factor:g} times that table", advice)
 
 
 @WEIGHT_CHECKS.property("weights matter")
@@ -86,12 +83,11 @@ def check_weights_matter(subject: RankerSubject) -> None:
 def check_integer_weights(subject: RankerSubject) -> None:
     """An integer weight equals repeating the pair."""
     queries = subject.queries(lists_by_cell(copies=True))
-    subject.same_order(
-        subject.scores(queries, cell_table(queries, 2.0, ab=3.0, cd=1.0)),
-        subject.scores(queries, cell_table(queries, 2.0)),
-        "a query with weight 3 and its copy with 1, against both with 2",
-        "Let a pair of weight w count as w pairs: multiply its loss by w, not by a power of it.",
-    )
+    unequal = subject.scores(queries, cell_table(queries, 2.0, ab=3.0, cd=1.0))
+    equal = subject.scores(queries, cell_table(queries, 2.0))
+    what = "a query with weight 3 and its copy with 1, against both with 2"
+    advice = "Count a pair of weight w as w pairs: multiply its loss by w, not by a power of w."
+    subject.same_order(unequal, equal, what, advice)
 
 
 @WEIGHT_CHECKS.property("zero weights")
@@ -139,12 +135,10 @@ def check_missing_groups(subject: RankerSubject) -> None:
     group = data["sensitive_features"]
     without = subject.queries(data, sensitive_features=np.where(unknown, None, group))
     named = subject.queries(data, sensitive_features=np.where(unknown, "z", group))
-    subject.same_order(
-        subject.scores(without, TABLE),
-        subject.scores(named, np.pad(TABLE, (0, 1), constant_values=1.0)),
-        "items without a group, and in a group whose pairs have weight 1",
-        "Give pairs with an item of unknown group (code n_groups) weight 1; `Queries.pad` does it.",
-    )
+    want = subject.scores(named, np.pad(TABLE, (0, 1), constant_values=1.0))
+    what = "items without a group, and in a group whose pairs have weight 1"
+    advice = "Pairs with an item of unknown group (code n_groups) have weight 1: see `Queries.pad`."
+    subject.same_order(subject.scores(without, TABLE), want, what, advice)
 
 
 @WEIGHT_CHECKS.property("row order")
@@ -152,11 +146,7 @@ def check_row_order(subject: RankerSubject) -> None:
     """The order of the caller's rows does not matter."""
     data = mixed_lists()
     rows = np.random.default_rng(5).permutation(len(data["y"]))
-    shuffled = {key: values[rows] for key, values in data.items()}
-    subject.same_order(
-        subject.scores(subject.queries(shuffled), TABLE),
-        subject.scores(subject.queries(data), TABLE)[rows],
-        "shuffled rows",
-        "Read which rows share a query from `Queries.query`: they need not be contiguous "
-        "(`Queries.by_query` makes them so).",
-    )
+    shuffled = subject.queries({key: values[rows] for key, values in data.items()})
+    scores, want = subject.scores(shuffled, TABLE), subject.scores(subject.queries(data), TABLE)
+    advice = "Rows of a query need not be contiguous: see `Queries.query` and `Queries.by_query`."
+    subject.same_order(scores, want[rows], "shuffled rows", advice)

@@ -202,13 +202,10 @@ def check_labels(subject: MethodSubject) -> None:
     train, test = _halves()
     scorer = subject.fit(train)
     order = subject.order(scorer, test)
+    advice = "Learn from the training queries only; labels are unknown when a ranker is used."
     for y, what in ((test.y.max() - test.y, "reversed"), (np.zeros(test.n_items), "all 0")):
-        subject.same(
-            subject.order(scorer, replace(test, y=y)),
-            order,
-            f"labels of the test queries {what}",
-            "Learn from the training queries only; labels are unknown when a ranker is used.",
-        )
+        relabelled = subject.order(scorer, replace(test, y=y))
+        subject.same(relabelled, order, f"labels of the test queries {what}", advice)
 
 
 @METHOD_CHECKS.property("other queries")
@@ -248,12 +245,9 @@ def check_fits(subject: MethodSubject) -> None:
     order = subject.order(scorer, test)
     y = train.y.max() - train.y
     subject.order(subject.fit(replace(train, y=y)), test)
-    subject.same(
-        subject.order(scorer, test),
-        order,
-        "a scorer before and after the method was fitted to other queries",
-        "Store what is learned in the scorer, not in the method, and train a copy of the model.",
-    )
+    what = "a scorer before and after the method was fitted to other queries"
+    advice = "Store what is learned in the scorer, not in the method, and train copies of models."
+    subject.same(subject.order(scorer, test), order, what, advice)
 
 
 @METHOD_CHECKS.property("groups")
@@ -271,13 +265,10 @@ def check_groups(subject: MethodSubject) -> None:
             )
         return
     order = subject.order(scorer, test)
+    advice = "Set needs_group=True, or do not read the groups of the queries that are scored."
     for queries, what in ((test, "with"), (shuffled, "with shuffled")):
-        subject.same(
-            subject.numbers(scorer(queries), queries),
-            order,
-            f"queries without groups, and {what} groups",
-            "Set needs_group=True, or do not read the groups of the queries that are scored.",
-        )
+        grouped = subject.numbers(scorer(queries), queries)
+        subject.same(grouped, order, f"queries without groups, and {what} groups", advice)
 
 
 @METHOD_CHECKS.property("seed")
@@ -288,12 +279,8 @@ def check_method_seed(subject: MethodSubject) -> None:
         with_global_seed(seed, lambda: subject.order(subject.fit(train, 11), test))
         for seed in (1, 2)
     )
-    subject.same(
-        second,
-        first,
-        "two fits with the same seed",
-        "Draw from a generator that is seeded with the seed of fit.",
-    )
+    advice = "Draw from a generator that is seeded with the seed of fit."
+    subject.same(second, first, "two fits with the same seed", advice)
 
 
 @METHOD_CHECKS.property("missing groups")
@@ -328,10 +315,6 @@ def check_method_interruption(subject: MethodSubject) -> None:
                 scorer = subject.fit(train)
         except (KeyboardInterrupt, Exception):  # noqa: S112 - an engine may raise its own error
             continue
-        subject.same(
-            subject.order(scorer, test),
-            want,
-            f"a fit that was interrupted at its call {stop} of {calls.n}, and one that was not",
-            "Do not catch KeyboardInterrupt: a sweep would take the unfinished fit for a finished "
-            "one.",
-        )
+        what = f"a fit that was interrupted at its call {stop} of {calls.n}, and one that was not"
+        advice = "Do not catch KeyboardInterrupt: a sweep would take the fit for a finished one."
+        subject.same(subject.order(scorer, test), want, what, advice)
