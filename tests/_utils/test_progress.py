@@ -1,4 +1,4 @@
-"""Progress: of long fits, on stderr, for terminals, and not otherwise."""
+"""Progress of long fits: on stderr, on terminals, and only after some seconds."""
 
 import io
 import sys
@@ -18,14 +18,14 @@ class FakeTerminal(io.StringIO):
 
 
 class FakeTimer:
-    """Goes off when told to."""
+    """Fires when a test calls its function."""
 
-    made: list
+    created: list
 
     def __init__(self, seconds, function):
         self.seconds, self.function = seconds, function
         self.waiting = False
-        FakeTimer.made.append(self)
+        FakeTimer.created.append(self)
 
     def start(self):
         self.waiting = True
@@ -36,73 +36,73 @@ class FakeTimer:
 
 @pytest.fixture
 def stderr(monkeypatch, request):
-    """A stderr to look at, a terminal unless the test asks for a log, and timers at command."""
-    FakeTimer.made = []
+    """A fake stderr, a terminal by default or a log, with timers that tests fire."""
+    FakeTimer.created = []
     monkeypatch.setattr(progress, "Timer", FakeTimer)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("COLUMNS", raising=False)
-    made = getattr(request, "param", FakeTerminal)()
-    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=made, modules={}))
-    return made
+    created = getattr(request, "param", FakeTerminal)()
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=created, modules={}))
+    return created
 
 
 log = pytest.mark.parametrize("stderr", [io.StringIO], indirect=True, ids=["log"])
 
 
-def go_off_in(fit_number):
-    """A ranker in whose fit so many seconds pass that patience runs out."""
+def fire_in(fit_number):
+    """A ranker that fires all timers during a fit, as if it took long."""
 
     def act(number):
         if number == fit_number:
-            for timer in FakeTimer.made:
+            for timer in FakeTimer.created:
                 timer.function()
 
     return OtherPeoplesRanker(act)
 
 
 def test_progress_of_a_long_fit_on_a_terminal(capsys, stderr):
-    fit(TWO, ranker=go_off_in(1), solver="plain")
-    (timer,) = FakeTimer.made
+    fit(TWO, ranker=fire_in(1), solver="plain")
+    (timer,) = FakeTimer.created
     assert timer.seconds == progress.PATIENCE == 2.0
     assert not timer.waiting
-    shown = stderr.getvalue()
-    assert "Reweighting" in shown
-    assert "1/5" in shown
-    assert "violation" in shown
-    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")  # the cursor is back
+    output = stderr.getvalue()
+    assert "Reweighting" in output
+    assert "1/5" in output
+    assert "violation" in output
+    assert output.rindex("\x1b[?25h") > output.rindex("\x1b[?25l")  # the cursor is back
     assert capsys.readouterr().out == ""
 
 
 def test_progress_of_a_single_long_round(stderr):
-    fit(TWO, ranker=go_off_in(0), max_rounds=0)
+    fit(TWO, ranker=fire_in(0), max_rounds=0)
     assert "0/1" in stderr.getvalue()
 
 
 def test_no_progress_of_a_quick_fit(stderr):
     fit(TWO)
-    (timer,) = FakeTimer.made
+    (timer,) = FakeTimer.created
     assert not timer.waiting
-    timer.function()  # gone off at the last moment
+    timer.function()  # fires at the last moment
     assert stderr.getvalue() == ""
 
 
 def test_progress_ends_with_an_error(stderr):
     def act(number):
-        FakeTimer.made[0].function()
+        FakeTimer.created[0].function()
         raise MemoryError
 
     with pytest.raises(MemoryError):
         fit(TWO, ranker=OtherPeoplesRanker(act))
-    shown = stderr.getvalue()
-    assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
+    output = stderr.getvalue()
+    assert output.rindex("\x1b[?25h") > output.rindex("\x1b[?25l")
 
 
-def test_progress_leaves_stdout_to_others(capsys, stderr):
-    """What a ranker prints goes to stdout, also beside the bar."""
+def test_progress_does_not_redirect_stdout(capsys, stderr):
+    """A ranker can print to stdout while the bar is shown."""
 
     def act(number):
         if number == 0:
-            FakeTimer.made[0].function()
+            FakeTimer.created[0].function()
         sys.stdout.write(f"fit {number}\n")
 
     fit(TWO, ranker=OtherPeoplesRanker(act), max_rounds=1, solver="plain")
@@ -111,22 +111,22 @@ def test_progress_leaves_stdout_to_others(capsys, stderr):
 
 
 def test_progress_can_be_silenced(stderr):
-    fit(TWO, ranker=go_off_in(0), progress=False)
-    assert not FakeTimer.made
+    fit(TWO, ranker=fire_in(0), progress=False)
+    assert not FakeTimer.created
     assert stderr.getvalue() == ""
 
 
 @log
 def test_progress_is_for_terminals(stderr):
-    fit(TWO, ranker=go_off_in(0))
-    assert not FakeTimer.made
+    fit(TWO, ranker=fire_in(0))
+    assert not FakeTimer.created
 
 
 @log
-def test_progress_asked_for_goes_to_a_log_as_plain_lines(capsys, monkeypatch, stderr):
+def test_progress_true_writes_plain_lines_to_a_log(capsys, monkeypatch, stderr):
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
-    fit(TWO, ranker=go_off_in(1), solver="plain", progress=True)
+    fit(TWO, ranker=fire_in(1), solver="plain", progress=True)
     lines = stderr.getvalue().splitlines()
     assert lines[0].startswith("Reweighting: 1/5, violation 0.")
     assert lines[-1].startswith("Reweighting: 5/5, violation 0.")
@@ -140,7 +140,7 @@ def test_progress_is_not_for_workers(stderr):
     worker = threading.Thread(target=fit, args=(TWO,), kwargs={"max_rounds": 0})
     worker.start()
     worker.join()
-    assert not FakeTimer.made
+    assert not FakeTimer.created
 
 
 def test_progress_with_a_real_clock(monkeypatch):

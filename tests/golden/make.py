@@ -1,6 +1,6 @@
-"""Writes the golden models of this format version, once: ``python tests/golden/make.py``.
+"""Write the golden models of the current format version: ``python tests/golden/make.py``.
 
-A version's folder is never written again: its models are what users have on their disks.
+A version's folder must never be written again, because users have models of that version.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A fit that is interrupted goes on where it was; a checkpoint of another fit is refused."""
+"""An interrupted fit resumes from its checkpoint; a checkpoint of another fit is refused."""
 
 import json
 
@@ -40,36 +40,36 @@ def interrupted(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::pairity.exceptions.TargetNotReachedWarning")
 def test_a_resumed_fit_ends_as_if_it_had_not_been_interrupted(tmp_path, interrupted):
-    whole = FairRanker(LinearRanker(), **SETTINGS).fit(**KNOWN)
-    assert len(whole.history_) > 3
-    model = FairRanker(interrupted(), **SETTINGS, checkpoint=tmp_path / "kept")
+    uninterrupted = FairRanker(LinearRanker(), **SETTINGS).fit(**KNOWN)
+    assert len(uninterrupted.history_) > 3
+    model = FairRanker(interrupted(), **SETTINGS, checkpoint=tmp_path / "checkpoint")
     with pytest.raises(MemoryError, match="gone"):
         model.fit(**KNOWN)
-    said = json.loads((tmp_path / "kept" / "rounds.json").read_text())
-    assert [each["number"] for each in said["rounds"]] == [0, 1]
+    content = json.loads((tmp_path / "checkpoint" / "rounds.json").read_text())
+    assert [entry["number"] for entry in content["rounds"]] == [0, 1]
     interrupted.trained, interrupted.ends_at = 0, -1
     model.fit(**KNOWN)
-    assert interrupted.trained == len(whole.history_) - 2
-    np.testing.assert_array_equal(model.lambda_, whole.lambda_)
-    np.testing.assert_array_equal(model.predict(DATA.X), whole.predict(DATA.X))
-    assert [each.violation for each in model.history_] == [
-        each.violation for each in whole.history_
+    assert interrupted.trained == len(uninterrupted.history_) - 2
+    np.testing.assert_array_equal(model.lambda_, uninterrupted.lambda_)
+    np.testing.assert_array_equal(model.predict(DATA.X), uninterrupted.predict(DATA.X))
+    assert [entry.violation for entry in model.history_] == [
+        entry.violation for entry in uninterrupted.history_
     ]
     interrupted.trained = 0
-    again = FairRanker(interrupted(), **SETTINGS, checkpoint=tmp_path / "kept").fit(**KNOWN)
+    again = FairRanker(interrupted(), **SETTINGS, checkpoint=tmp_path / "checkpoint").fit(**KNOWN)
     assert interrupted.trained == 0
-    np.testing.assert_array_equal(again.predict(DATA.X), whole.predict(DATA.X))
+    np.testing.assert_array_equal(again.predict(DATA.X), uninterrupted.predict(DATA.X))
 
 
-def test_more_rounds_go_on_from_fewer(tmp_path):
+def test_more_rounds_resume_from_fewer(tmp_path):
     few = FairRanker(**SETTINGS, max_rounds=1, checkpoint=tmp_path)
     with pytest.warns(TargetNotReachedWarning):
         few.fit(**KNOWN)
-    seconds = [each.seconds for each in few.history_]
+    seconds = [entry.seconds for entry in few.history_]
     more = FairRanker(**SETTINGS, max_rounds=2, checkpoint=str(tmp_path))
     with pytest.warns(TargetNotReachedWarning):
         more.fit(**KNOWN)
-    assert [each.seconds for each in more.history_][:2] == seconds
+    assert [entry.seconds for entry in more.history_][:2] == seconds
     assert len(more.history_) == 3
 
 
@@ -87,7 +87,7 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
         FairRanker(max_rounds=0, checkpoint=tmp_path).fit(**two)
 
 
-def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path):
+def test_other_folders_are_refused(tmp_path):
     (tmp_path / "thesis.tex").write_text("x")
     with pytest.raises(InputError, match=r"contains other files, such as 'thesis\.tex'"):
         FairRanker(checkpoint=tmp_path).fit(**KNOWN)

@@ -1,4 +1,4 @@
-"""Saved models: they come back bit for bit, and whatever is wrong with a folder has its error."""
+"""Saved models load bit for bit, and every fault of a folder has its own error."""
 
 import copy
 import functools
@@ -30,7 +30,7 @@ from support.model_catalogue import (
     MADE,
     NEW,
     OPTIONS,
-    given_to_load,
+    load_arguments,
     make_model,
     make_module,
     need,
@@ -46,7 +46,7 @@ def fit(model, X=MADE.X, **more):
         return model.fit(X, **LABELS, **more)
 
 
-def there_and_back(model, folder, **given):
+def save_and_load(model, folder, **given):
     model.save(folder)
     return pairity.load(folder, **given)
 
@@ -91,21 +91,21 @@ def refused(folder, *words, error=ModelFileError, **given):
     return str(caught.value)
 
 
-# --- there and back -----------------------------------------------------------------------------
+# --- saved and loaded -----------------------------------------------------------------------------
 
 
 def test_bit_for_bit(saved):
     engine, model, folder = saved
-    loaded = pairity.load(folder, **given_to_load(engine))
+    loaded = pairity.load(folder, **load_arguments(engine))
     for X in (NEW, MADE.X):
         assert same_bits(loaded.predict(X), model.predict(X))
     assert type(loaded) is FairRanker
     assert type(loaded.ranker_) is type(model.ranker_)
 
 
-def test_all_that_was_learnt(saved):
+def test_all_that_was_learned(saved):
     engine, model, folder = saved
-    loaded = pairity.load(folder, **given_to_load(engine))
+    loaded = pairity.load(folder, **load_arguments(engine))
     assert loaded.groups_ == model.groups_ == loaded.pair_weights_.groups
     assert np.array_equal(loaded.pair_weights_, model.pair_weights_)
     assert np.array_equal(loaded.lambda_, model.lambda_)
@@ -114,20 +114,20 @@ def test_all_that_was_learnt(saved):
     assert loaded.n_features_in_ == 5
     assert not hasattr(loaded, "feature_names_in_")
     assert len(loaded.history_) == len(model.history_)
-    for here, there in zip(loaded.history_, model.history_, strict=True):
-        assert np.array_equal(here.delta, there.delta, equal_nan=True)
-        assert np.array_equal(here.lambda_, there.lambda_)
+    for after, before in zip(loaded.history_, model.history_, strict=True):
+        assert np.array_equal(after.delta, before.delta, equal_nan=True)
+        assert np.array_equal(after.lambda_, before.lambda_)
         for name in ("number", "violation", "auc", "seconds"):
-            assert getattr(here, name) == getattr(there, name)
+            assert getattr(after, name) == getattr(before, name)
     learnt = {name for name in vars(model) if name.endswith("_") and name != "history_"}
     assert learnt <= set(vars(loaded))
     inner = {name for name in vars(model.ranker_) if name.endswith("_")}
     assert inner <= set(vars(loaded.ranker_))
 
 
-def test_cloned_and_fitted_again_it_is_the_same(saved):
+def test_a_clone_fits_to_the_same_model(saved):
     engine, model, folder = saved
-    loaded = pairity.load(folder, **given_to_load(engine))
+    loaded = pairity.load(folder, **load_arguments(engine))
     again = fit(clone(loaded))
     assert same_bits(again.predict(NEW), model.predict(NEW))
     assert type(loaded.ranker) is type(model.ranker)
@@ -137,10 +137,10 @@ def test_cloned_and_fitted_again_it_is_the_same(saved):
         assert repr(loaded) == repr(model)
 
 
-def test_saved_again_it_says_the_same(saved, tmp_path):
+def test_saved_again_it_is_the_same(saved, tmp_path):
     engine, _, folder = saved
-    loaded = pairity.load(folder, **given_to_load(engine))
-    again = there_and_back(loaded, tmp_path / "again", **given_to_load(engine))
+    loaded = pairity.load(folder, **load_arguments(engine))
+    again = save_and_load(loaded, tmp_path / "again", **load_arguments(engine))
     assert same_bits(again.predict(NEW), loaded.predict(NEW))
     first, second = (json.loads((at / "manifest.json").read_text()) for at in
                      (folder, tmp_path / "again"))  # fmt: skip
@@ -148,11 +148,11 @@ def test_saved_again_it_says_the_same(saved, tmp_path):
         assert first[name] == second[name]
 
 
-def test_a_ranker_by_itself(saved, tmp_path):
+def test_a_ranker_alone(saved, tmp_path):
     engine, model, _ = saved
     ranker = clone(model.ranker_)
     ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
-    loaded = there_and_back(ranker, tmp_path / "ranker", **given_to_load(engine))
+    loaded = save_and_load(ranker, tmp_path / "ranker", **load_arguments(engine))
     assert type(loaded) is type(ranker)
     assert same_bits(loaded.predict(NEW), ranker.predict(NEW))
     assert "model" not in json.loads((tmp_path / "ranker" / "manifest.json").read_text())
@@ -188,7 +188,7 @@ def test_nothing_is_pickled(saved, monkeypatch):
 
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, name, never)
-    loaded = pairity.load(folder, **given_to_load(engine))
+    loaded = pairity.load(folder, **load_arguments(engine))
     assert same_bits(loaded.predict(NEW), model.predict(NEW))
     for path in folder.iterdir():
         assert b"cposix" not in path.read_bytes()
@@ -203,14 +203,14 @@ def test_settings_of_every_kind(tmp_path):
         constraint=constraint, solver=PlainStep(eta=np.float64(0.5)), validation=0.25,
         random_state=np.int64(4), progress=False, max_rounds=2, tolerance=0.2,
     )  # fmt: skip
-    loaded = there_and_back(fit(model), tmp_path / "model")
+    loaded = save_and_load(fit(model), tmp_path / "model")
     assert loaded.get_params() == model.get_params()
     assert same_bits(fit(clone(loaded)).predict(NEW), model.predict(NEW))
 
 
 def test_marginal_multipliers_are_by_group(tmp_path):
     model = fit(FairRanker(constraint="marginal", **OPTIONS))
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     assert loaded.lambda_.shape == (2,)
     assert np.array_equal(loaded.lambda_, model.lambda_)
 
@@ -225,7 +225,7 @@ def test_names_and_types_of_features(tmp_path, library):
     columns["y"] = np.arange(len(MADE.X)).tolist()
     table = make_frame(columns, library)
     model = fit(FairRanker(**OPTIONS), table)
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     assert same_bits(loaded.predict(table), model.predict(table))
     features = json.loads((tmp_path / "model" / "manifest.json").read_text())["model"]["features"]
     assert features["names"] == list("vwxyz")
@@ -247,7 +247,7 @@ def test_sparse_features(tmp_path):
         if any(map(_absent, ENGINES[engine])):
             continue
         model = fit(make_model(engine), X)
-        loaded = there_and_back(model, tmp_path / engine)
+        loaded = save_and_load(model, tmp_path / engine)
         assert same_bits(loaded.predict(X), model.predict(X))
         assert same_bits(loaded.predict(X[:3].toarray()), model.predict(X[:3].toarray()))
 
@@ -292,7 +292,7 @@ def test_categories_and_missing_values(tmp_path, engine):
         few = HistGradientBoostingRegressor(max_iter=2, max_leaf_nodes=4, random_state=0)
         ranker = RegressorRanker(few, n_estimators=2)
     model = fit(FairRanker(ranker, tolerance=0.05, max_rounds=1), table)
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     assert same_bits(loaded.predict(table), model.predict(table))
     turned = table[::-1].copy()
     if engine != "catboost":
@@ -327,7 +327,7 @@ def test_after_early_stopping(tmp_path, engine, categories):
     ranker = as_ranker(ranker)
     ranker.fit(table, MADE.y, qid=MADE.qid, eval_set=[(table[:60], MADE.y[:60][::-1])],
                eval_qid=[MADE.qid[:60]], **more)  # fmt: skip
-    loaded = there_and_back(ranker, tmp_path / "ranker")
+    loaded = save_and_load(ranker, tmp_path / "ranker")
     assert same_bits(loaded.predict(table), ranker.predict(table))
     assert loaded.best_iteration_ == ranker.best_iteration_ < 55
     assert loaded.evals_result_ == ranker.evals_result_
@@ -340,7 +340,7 @@ def test_other_boosters(tmp_path, booster):
 
     ranker = XGBRanker(n_estimators=6, booster=booster, n_jobs=1, random_state=0)
     model = fit(FairRanker(ranker, max_rounds=1))
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     assert same_bits(loaded.predict(NEW), model.predict(NEW))
 
 
@@ -349,7 +349,7 @@ def test_many_groups_with_odd_names(tmp_path):
     groups = np.array(names, dtype=object)[np.arange(len(MADE.y)) % len(names)]
     model = FairRanker(constraint="statistical", max_rounds=0)
     model.fit(MADE.X, MADE.y, qid=MADE.qid, sensitive_features=groups)
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     assert loaded.groups_ == model.groups_
 
 
@@ -371,7 +371,7 @@ def my_gap(queries, scores):
 )
 def test_a_setting_that_is_not_stored(tmp_path, name, value, said):
     model = fit(FairRanker(**{**OPTIONS, name: value}))
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     assert same_bits(loaded.predict(NEW), model.predict(NEW))
     assert said in repr(getattr(loaded, name))
     for unfitted in (loaded, clone(loaded), copy.deepcopy(loaded)):
@@ -381,7 +381,7 @@ def test_a_setting_that_is_not_stored(tmp_path, name, value, said):
     if name == "constraint":
         manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
         assert manifest["model"]["constraint"] == {"name": "my_gap"}
-    again = there_and_back(loaded, tmp_path / "again")
+    again = save_and_load(loaded, tmp_path / "again")
     assert getattr(again, name) == getattr(loaded, name)
     fit(clone(loaded).set_params(**{name: value}))
 
@@ -392,7 +392,7 @@ def test_an_engines_setting_that_is_not_stored(tmp_path):
 
     state = np.random.RandomState(0)
     model = fit(FairRanker(LGBMRanker(n_estimators=3, random_state=state, n_jobs=1), **OPTIONS))
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     assert same_bits(loaded.predict(NEW), model.predict(NEW))
     with pytest.raises(InputError, match=r"ranker.random_state was .*ranker__random_state="):
         fit(clone(loaded))
@@ -407,12 +407,12 @@ def test_saving_draws_no_random_number(tmp_path):
     model = fit(FairRanker(XGBRanker(n_estimators=3, random_state=state, n_jobs=1), **OPTIONS))
     model.ranker_.estimator.random_state = state
     before = state.get_state()[2]
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     assert state.get_state()[2] == before  # XGBoost would draw when asked for its parameters
     assert same_bits(loaded.predict(NEW), model.predict(NEW))
 
 
-def test_a_class_of_ones_own_is_not_stored(tmp_path):
+def test_an_object_of_another_class_is_not_stored(tmp_path):
     need("lightgbm")
     from lightgbm import LGBMRanker
 
@@ -420,7 +420,7 @@ def test_a_class_of_ones_own_is_not_stored(tmp_path):
         pass
 
     model = fit(FairRanker(Mine(n_estimators=3, n_jobs=1), **OPTIONS))
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     assert same_bits(loaded.predict(NEW), model.predict(NEW))
     with pytest.raises(InputError, match="ranker was a Mine"):
         fit(clone(loaded))
@@ -428,16 +428,16 @@ def test_a_class_of_ones_own_is_not_stored(tmp_path):
 
 def test_training_data_is_not_in_the_files(tmp_path):
     model = fit(FairRanker(**OPTIONS))
-    loaded = there_and_back(model, tmp_path / "model")
+    loaded = save_and_load(model, tmp_path / "model")
     with pytest.raises(InputError, match="does not have its training data"):
         loaded.export_pairs(tmp_path / "a.pairs")
     model.export_pairs(tmp_path / "a.pairs")
     loaded.export_pairs(tmp_path / "b.pairs", LABELS)
     assert (tmp_path / "a.pairs").read_bytes() == (tmp_path / "b.pairs").read_bytes()
-    one, two = (each.path(MADE.X, **LABELS, values=[0, 1]) for each in (model, loaded))
-    assert one[1].violation == two[1].violation
+    first, second = (m.path(MADE.X, **LABELS, values=[0, 1]) for m in (model, loaded))
+    assert first[1].violation == second[1].violation
     held = fit(FairRanker(validation=0.25, random_state=0, **OPTIONS))
-    loaded = there_and_back(held, tmp_path / "held")
+    loaded = save_and_load(held, tmp_path / "held")
     with pytest.raises(InputError, match="the queries it held out"):
         loaded.path(MADE.X, **LABELS)
 
@@ -510,7 +510,7 @@ def test_modules_of_other_kinds(tmp_path):
     module = Tied()
     ranker = TorchRanker(module, epochs=2, standardise=False, random_state=0, device="cpu")
     ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
-    loaded = there_and_back(ranker, tmp_path / "ranker", module=Tied())
+    loaded = save_and_load(ranker, tmp_path / "ranker", module=Tied())
     assert same_bits(loaded.predict(NEW), ranker.predict(NEW))
 
 
@@ -543,12 +543,12 @@ def test_regressors(tmp_path):
     ):
         ranker = RegressorRanker(regressor, n_estimators=2, loss="hinge")
         ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
-        loaded = there_and_back(ranker, tmp_path / f"{number}")
+        loaded = save_and_load(ranker, tmp_path / f"{number}")
         assert same_bits(loaded.predict(NEW), ranker.predict(NEW))
         assert repr(loaded) == repr(ranker)
 
 
-def test_types_of_others_are_neither_saved_nor_made(tmp_path):
+def test_other_types_are_neither_saved_nor_constructed(tmp_path):
     need("newton")
     import skops.io
     from sklearn.linear_model import Ridge
@@ -651,7 +651,7 @@ def test_a_missing_file(folder):
     refused(folder, "ranker.npz' is missing")
 
 
-def test_a_file_too_many(folder):
+def test_an_unknown_file(folder):
     (folder / "notes.txt").write_text("mine")
     refused(folder, "'notes.txt'", "does not list", "move it away")
 
@@ -660,13 +660,15 @@ def test_changed_and_truncated_files(saved, tmp_path):
     engine, _, original = saved
     folder = Path(shutil.copytree(original, tmp_path / "model"))
     name = next(path.name for path in folder.iterdir() if path.suffix != ".json")
-    whole = (folder / name).read_bytes()
-    (folder / name).write_bytes(whole[:-1])
-    refused(folder, name, f"has {len(whole) - 1} bytes, but {len(whole)}", **given_to_load(engine))
-    (folder / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    refused(folder, name, "its SHA-256 is not that", **given_to_load(engine))
-    (folder / name).write_bytes(whole)
-    pairity.load(folder, **given_to_load(engine))
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[:-1])
+    refused(
+        folder, name, f"has {len(content) - 1} bytes, but {len(content)}", **load_arguments(engine)
+    )
+    (folder / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    refused(folder, name, "its SHA-256 is not that", **load_arguments(engine))
+    (folder / name).write_bytes(content)
+    pairity.load(folder, **load_arguments(engine))
 
 
 @pytest.mark.parametrize(
@@ -716,7 +718,7 @@ def test_sizes_that_no_machine_has(folder):
 
 def test_missing_extras(saved, tmp_path, monkeypatch):
     engine, model, folder = saved
-    given = given_to_load(engine)
+    given = load_arguments(engine)
     for library in ENGINES[engine]:
         extra = "torch" if library == "safetensors" else library
         with monkeypatch.context() as patch:
@@ -758,7 +760,7 @@ def test_missing_extras(saved, tmp_path, monkeypatch):
         (("files", "ranker.npz", "sha256"), None, "sha256"),
     ],
 )  # fmt: skip
-def test_a_manifest_with_something_else_in_it(folder, where, value, words):
+def test_wrong_entries_of_a_manifest(folder, where, value, words):
     def change(manifest):
         for key in where[:-1]:
             manifest = manifest[key]
@@ -858,56 +860,56 @@ def test_a_setting_of_a_later_version_takes_its_default(folder):
 # --- anything at all -----------------------------------------------------------------------------
 
 
-def test_flipped_and_truncated_bytes_give_our_error(saved, tmp_path):
+def test_flipped_and_truncated_bytes_give_a_model_file_error(saved, tmp_path):
     engine, _, original = saved
     contents = {path.name: path.read_bytes() for path in original.iterdir()}
-    more = given_to_load(engine)
+    more = load_arguments(engine)
     folder = Path(shutil.copytree(original, tmp_path / "model"))
 
     @settings(max_examples=60)
     @given(st.data())
     def run(data):
         name = data.draw(st.sampled_from(sorted(contents)))
-        whole = bytearray(contents[name])
-        at = data.draw(st.integers(0, len(whole) - 1))
+        content = bytearray(contents[name])
+        at = data.draw(st.integers(0, len(content) - 1))
         if data.draw(st.booleans()):
-            del whole[at:]
+            del content[at:]
         else:
-            whole[at] ^= data.draw(st.integers(1, 255))
-        (folder / name).write_bytes(whole)
+            content[at] ^= data.draw(st.integers(1, 255))
+        (folder / name).write_bytes(content)
         try:
             pairity.load(folder, **more)
         except ModelFileError:
             pass
         else:  # a space in the manifest, or its last line's end
-            assert json.loads(whole) == json.loads(contents[name])
+            assert json.loads(content) == json.loads(contents[name])
         finally:
             (folder / name).write_bytes(contents[name])
 
     run()
 
 
-def test_forged_files_give_our_error(saved, tmp_path):
+def test_forged_files_give_a_model_file_error(saved, tmp_path):
     """Readers that are not an engine's hold against files whose digests were forged as well."""
     engine, _, original = saved
     if engine not in ("linear", "torch", "newton"):
         pytest.skip("the engine reads its own file, and may crash on a forged one")
     folder = Path(shutil.copytree(original, tmp_path / "model"))
     name = next(path.name for path in folder.iterdir() if path.suffix != ".json")
-    whole_file = (folder / name).read_bytes()
-    more = given_to_load(engine)
+    original_bytes = (folder / name).read_bytes()
+    more = load_arguments(engine)
 
     @settings(max_examples=150)
     @given(st.data())
     def run(data):
-        whole = bytearray(whole_file)
+        content = bytearray(original_bytes)
         for _ in range(data.draw(st.integers(1, 3))):
-            at = data.draw(st.integers(0, max(0, len(whole) - 1)))
+            at = data.draw(st.integers(0, max(0, len(content) - 1)))
             if data.draw(st.integers(0, 4)) == 0:
-                del whole[at:]
-            elif len(whole):
-                whole[at] = data.draw(st.integers(0, 255))
-        replace_file(folder, name, bytes(whole))
+                del content[at:]
+            elif len(content):
+                content[at] = data.draw(st.integers(0, 255))
+        replace_file(folder, name, bytes(content))
         try:
             loaded = pairity.load(folder, **more)
         except ModelFileError:
@@ -939,12 +941,12 @@ def places(value, at=()):
         yield from places(part, (*at, key))
 
 
-def test_forged_manifests_give_our_error(saved, tmp_path):
+def test_forged_manifests_give_a_model_file_error(saved, tmp_path):
     engine, _, unspoilt = saved
     folder = Path(shutil.copytree(unspoilt, tmp_path / "model"))
     original = (folder / "manifest.json").read_text()
     anywhere = list(places(json.loads(original)))
-    more = given_to_load(engine)
+    more = load_arguments(engine)
 
     @settings(max_examples=120)
     @given(st.sampled_from(anywhere), ANYTHING, st.booleans())
@@ -976,7 +978,7 @@ def test_forged_manifests_give_our_error(saved, tmp_path):
 def test_golden_models_are_read(version, engine):
     need(engine)
     expected = json.loads((GOLDEN / version / "expected.json").read_text())
-    loaded = pairity.load(GOLDEN / version / engine, **given_to_load(engine))
+    loaded = pairity.load(GOLDEN / version / engine, **load_arguments(engine))
     scores = loaded.predict(np.array(expected["X"]))
     assert scores == pytest.approx(np.array(expected["scores"][engine]), rel=1e-6, abs=1e-9)
     assert loaded.groups_ == ("group 1", "group 2")

@@ -23,7 +23,7 @@ ENGINES = {
 
 
 def need(engine):
-    """Skip where the engine is not installed."""
+    """Skip if the engine is not installed."""
     for library in ENGINES[engine]:
         if importlib.util.find_spec(library) is None:
             pytest.skip(f"{library} is not installed")
@@ -39,7 +39,7 @@ def make_module(width=4):
 
 
 def make_model(engine, **more):
-    """What a user would write."""
+    """An unfitted model, as a user would write it."""
     need(engine)
     if engine == "linear":
         ranker = LinearRanker(alpha=1e-3)
@@ -68,10 +68,10 @@ def make_model(engine, **more):
     return FairRanker(ranker, **{**OPTIONS, **more})
 
 
-def given_to_load(engine):
-    """What `load` must be handed besides the folder."""
+def load_arguments(engine):
+    """The arguments of `load` besides the folder."""
     return {"module": make_module()} if engine == "torch" else {}
 
 
-def same_bits(one, two):
-    return np.array_equal(np.asarray(one).view(np.int64), np.asarray(two).view(np.int64))
+def same_bits(a, b):
+    return np.array_equal(np.asarray(a).view(np.int64), np.asarray(b).view(np.int64))
