@@ -1,7 +1,7 @@
-"""Evidence: everything a report shows, as plain data that can be kept beside a model.
+"""Evidence: everything that a report shows, as plain data that can be stored with a model.
 
-A report computes nothing: what it draws is here, measured once on held-out queries by
-`pairity.reports.collect.collect`, written as JSON and read back with every entry checked.
+`pairity.reports.collect.collect` measures it once on held-out queries. It is written as JSON, and
+every entry is checked when it is read.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pairity.exceptions import InputError
 from pairity.reweighting.algorithm import Outcome
 
 FORMAT = "pairity evidence 1"
-FILE = "evidence.json"  # its name in a saved model's folder
-HELD_OUT = "held-out data, SHA-256"  # an entry of its provenance
+FILE = "evidence.json"  # in the folder of a saved model
+HELD_OUT = "held-out data, SHA-256"  # an entry of the provenance
 Table = tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True)
 class Change:
-    """How far a figure moved from the first ranker to this one, on the same queries.
+    """The change of an estimate from the first ranker to this one, on the same queries.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Change:
     value, low, high : float
         The difference and its interval; both rankers are measured on the same resampled queries.
     lower : float
-        In which share of the resamples this ranker's figure was lower; NaN without resamples.
+        The share of resamples in which this ranker's value is lower; NaN without resamples.
     """
 
     measure: str
@@ -44,7 +44,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Caveat:
-    """What a reader should not conclude; `measured` where these data say so themselves."""
+    """What a reader should not conclude; `measured` if it follows from these data."""
 
     text: str
     measured: bool
@@ -52,24 +52,24 @@ class Caveat:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """One ranker that a reader may choose: a point of the frontier.
+    """One ranker that a reader may select: a point of the frontier.
 
     Attributes
     ----------
     name : str
-    method : str, which candidates share a colour and a marker
-    needs_group : bool, whether groups are read where it is applied
-    figures : tuple of Figure
+    method : str; candidates of one method share a colour and a marker
+    needs_group : bool, whether the ranker reads the groups of the items that it ranks
+    estimates : tuple of Estimate
         AUC, NDCG@10 and the violations by constraint.
-    audit : Audit or None, with the figures that a report shows
-    changes : tuple of Change, against the first ranker
-    weights : K × K table of pair weights, or None where none were learnt
+    audit : Audit or None, with the estimates that a report shows
+    changes : tuple of Change, relative to the first ranker
+    weights : K × K table of pair weights, or None if there are none
     positions : by group, its share of the first, second, ... position
     histogram : numbers of queries by their signed gap, in the bins of `Evidence.bins`
-    tops : for each query of `Evidence.queries`, its items from rank 1 down
+    tops : for each query of `Evidence.queries`, the indices of its first items in order
     scores : the scores of these items
-    note : str, what else is to be said
-    caveats : tuple of Caveat, what is not to be concluded
+    note : str, a remark
+    caveats : tuple of Caveat, what a reader should not conclude
     """
 
     name: str
@@ -87,20 +87,20 @@ class Candidate:
     caveats: tuple[Caveat, ...] = ()
 
     def estimate(self, measure: str, constraint: str | None = None) -> Estimate:
-        """The figure of that measure; one without numbers where there is none."""
-        for found in self.estimates:
-            if found.measure == measure and found.constraint == constraint:
-                return found
+        """The estimate of a measure; one without a value if there is none."""
+        for estimate in self.estimates:
+            if estimate.measure == measure and estimate.constraint == constraint:
+                return estimate
         return Estimate(measure, constraint=constraint)
 
     def change(self, measure: str) -> Change | None:
-        """The change of that figure against the first ranker, where it was measured."""
-        return next((found for found in self.changes if found.measure == measure), None)
+        """The change of an estimate relative to the first ranker, if it was measured."""
+        return next((change for change in self.changes if change.measure == measure), None)
 
 
 @dataclass(frozen=True)
 class Item:
-    """An item of a list that is shown: its name, group (-1: not known), label and first rank."""
+    """An item of a query that is shown: name, group (-1 if unknown), label and rank before."""
 
     name: str
     group: int
@@ -110,7 +110,7 @@ class Item:
 
 @dataclass(frozen=True)
 class ShownQuery:
-    """A query whose ranking is shown, with the items that some candidate has at the top."""
+    """A query whose ranking is shown, with the items that some candidate ranks first."""
 
     name: str
     n_items: int
@@ -120,7 +120,7 @@ class ShownQuery:
 
 @dataclass(frozen=True)
 class RoundSeen:
-    """A round of Algorithm 1: λ by cell (see `Evidence.lambda_cells`), violation and AUC."""
+    """A round of Algorithm 1: λ of the cells `Evidence.lambda_cells`, violation and AUC."""
 
     number: int
     lambda_: tuple[float, ...]
@@ -130,29 +130,29 @@ class RoundSeen:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
-    """What a report shows; made by `collect`, kept as JSON.
+    """What a report shows; `collect` returns it, and JSON stores it.
 
     Attributes
     ----------
     title : str
-    constraint : str, the name of the violation that was driven down
-    definition : str, what that constraint prints as
+    constraint : str, the name of the violation that the report is about
+    definition : str, the representation of that constraint
     tolerance : float or None
     confidence : float, of all intervals
-    n_resamples : int, behind them
+    n_resamples : int, the number of bootstrap resamples behind them
     groups : tuple of str
-    attributes : tuple of str, the columns that groups were made of, where they are known
-    gap : (str, str), the groups of the first ranker's largest gap, the favoured one first
+    attributes : tuple of str, the columns from which groups were made, if known
+    gap : (str, str), the groups of the first ranker's largest gap; the favoured group is first
     candidates : tuple of Candidate
     before, after : int
-        The candidates compared when the page opens.
+        The candidates that are compared when the page opens.
     bins : edges of `Candidate.histogram`
     queries : tuple of ShownQuery
-    n_queries : int, how many were held out
+    n_queries : int, the number of held-out queries
     rounds : tuple of RoundSeen
-    lambda_cells : the groups (numbers) of each entry of λ that moved, preferred one first
+    lambda_cells : the group numbers of each entry of λ that changed; the preferred one is first
     outcome : Outcome or None, how the fit ended
-    provenance : tuple of (str, str), how to get it again
+    provenance : tuple of (str, str), how to reproduce the report
     """
 
     title: str
@@ -176,45 +176,55 @@ class Evidence:
     provenance: tuple[tuple[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain Python; None where a number is not defined."""
+        """Everything as plain Python; None for numbers that are undefined."""
         return {"format": FORMAT, **to_plain(self)}
 
     def to_json(self) -> str:
-        """The same as JSON."""
+        """What `to_dict` returns, as JSON."""
         return json.dumps(self.to_dict(), allow_nan=False, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Evidence:
-        """From JSON, as `to_json` gives it; nothing in it is run."""
+        """Evidence from what `to_json` returned, with every entry checked; it runs no code."""
         place = Place("evidence", "Pass what to_json() returned.")
         evidence: Evidence = from_plain(cls, parse_document(text, FORMAT, place), place)
         _require_consistent(evidence)
         return evidence
 
     def __repr__(self) -> str:
-        names = ", ".join(repr(each.name) for each in self.candidates)
-        return f"Evidence(constraint={self.constraint!r}, candidates=[{names}])"
+        names = [candidate.name for candidate in self.candidates]
+        return f"Evidence(constraint={self.constraint!r}, candidates={names})"
 
 
 def _require_consistent(evidence: Evidence) -> None:
-    """Refuse indices and shapes that lead nowhere."""
-    n, k, shown = len(evidence.candidates), len(evidence.groups), len(evidence.queries)
-    fits = 0 <= evidence.before < n and 0 <= evidence.after < n and len(evidence.gap) in (0, 2)
+    """Reject indices out of range and shapes that do not match."""
+    n, k = len(evidence.candidates), len(evidence.groups)
+    consistent = 0 <= evidence.before < n and 0 <= evidence.after < n
+    consistent &= len(evidence.gap) in (0, 2) and set(evidence.gap) <= set(evidence.groups)
     for query in evidence.queries:
-        fits &= all(-1 <= item.group < k for item in query.items)
-    for each in evidence.candidates:
-        fits &= len(each.tops) in (0, shown) and len(each.scores) in (0, shown)
-        for top, query in zip(each.tops, evidence.queries, strict=False):
-            fits &= all(0 <= at < len(query.items) for at in top)
-        fits &= len(each.positions) in (0, k)
-        fits &= len(each.histogram) in (0, max(len(evidence.bins) - 1, 0))
-        fits &= each.weights is None or [len(row) for row in each.weights] == [k] * k
-        fits &= each.audit is None or each.audit.groups == evidence.groups
-    fits &= all(len(each.lambda_) == len(evidence.lambda_cells) for each in evidence.rounds)
-    fits &= all(0 <= at < k for cell in evidence.lambda_cells for at in cell)
-    fits &= set(evidence.gap) <= set(evidence.groups)
-    if not fits:
+        consistent &= all(-1 <= item.group < k for item in query.items)
+    for candidate in evidence.candidates:
+        consistent &= _is_consistent(candidate, evidence)
+    n_cells = len(evidence.lambda_cells)
+    consistent &= all(len(round_.lambda_) == n_cells for round_ in evidence.rounds)
+    consistent &= all(0 <= group < k for cell in evidence.lambda_cells for group in cell)
+    if not consistent:
         raise InputError(
-            "The evidence does not fit together: an entry points to what is not there. Write it "
-            "anew with to_json()."
+            "The evidence is inconsistent: an index or a shape does not match. Write it again with "
+            "to_json()."
         )
+
+
+def _is_consistent(candidate: Candidate, evidence: Evidence) -> bool:
+    k, tops = len(evidence.groups), candidate.tops
+    sizes = [len(query.items) for query in evidence.queries]
+    return (
+        len(tops) in (0, len(sizes))
+        and all(0 <= index < n for top, n in zip(tops, sizes, strict=False) for index in top)
+        and [len(row) for row in candidate.scores] == [len(top) for top in tops]
+        and len(candidate.positions) in (0, k)
+        and len(candidate.histogram) in (0, max(len(evidence.bins) - 1, 0))
+        and (candidate.weights is None or [len(row) for row in candidate.weights] == [k] * k)
+        and (candidate.audit is None or candidate.audit.groups == evidence.groups)
+        and (candidate.audit is None or len(candidate.audit.group_sizes) == k)
+    )
