@@ -10,7 +10,7 @@ api = pytest.importorskip("playwright.sync_api")
 from pairity import FairRanker, Report, as_method, audit, sweep  # noqa: E402
 from pairity.reports.prose import quote, with_interval  # noqa: E402
 from support import browsers  # noqa: E402
-from support.report_cases import HOSTILE, evidence, trained  # noqa: E402
+from support.report_cases import HOSTILE, make_evidence, trained  # noqa: E402
 
 # Bokeh logs this when a chart is complete.
 EXPECTED = ("document idle",)
@@ -66,7 +66,7 @@ class Page:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    Report(evidence()).save(path)
+    Report(make_evidence()).save(path)
     return path
 
 
@@ -158,13 +158,13 @@ def test_a_click_on_a_point_changes_every_panel(browser, written):
 
 
 def test_hovering_shows_the_numbers(browser, written):
-    held = evidence()
+    evidence = make_evidence()
     with Page(browser, written) as opened:
         page = opened.page
         x, y = point_on_screen(page, 1)
         page.mouse.move(x - 3, y)
         page.mouse.move(x, y)
-        estimate = held.candidates[1].estimate("violation", "inter")
+        estimate = evidence.candidates[1].estimate("violation", "inter")
         page.get_by_text(with_interval(estimate), exact=True).wait_for()
         assert opened.messages == []
 
@@ -185,28 +185,28 @@ def test_the_keyboard_selects_rankers(browser, written):
 
 
 def test_a_query_can_be_selected(browser, written):
-    held = evidence()
+    evidence = make_evidence()
     with Page(browser, written) as opened:
         page = opened.page
-        assert page.locator("#query option").count() == len(held.queries)
+        assert page.locator("#query option").count() == len(evidence.queries)
         first = opened.text("rankings")
         page.locator("#query").select_option("3")
         assert opened.text("rankings") != first
-        after = held.candidates[held.after]
+        after = evidence.candidates[evidence.after]
         shown = page.locator("#rankings .column:visible").nth(1).locator("tbody tr")
         assert shown.count() == len(after.tops[3])
         names = [row.split("\t")[1] for row in shown.all_inner_texts()]
-        assert names == [held.queries[3].items[index].name for index in after.tops[3]]
+        assert names == [evidence.queries[3].items[index].name for index in after.tops[3]]
         page.locator("select#candidate").select_option("1")  # the query stays
-        middle = held.candidates[1]
+        middle = evidence.candidates[1]
         names = [row.split("\t")[1] for row in shown.all_inner_texts()]
-        assert names == [held.queries[3].items[index].name for index in middle.tops[3]]
+        assert names == [evidence.queries[3].items[index].name for index in middle.tops[3]]
 
 
 def test_hostile_names_are_text(browser, tmp_path):
-    held = evidence(HOSTILE, title="</title><script>alert(2)</script>")
+    evidence = make_evidence(HOSTILE, title="</title><script>alert(2)</script>")
     path = tmp_path / "report.html"
-    Report(held).save(path)
+    Report(evidence).save(path)
     assert path.stat().st_size < 5_000_000
     with Page(browser, path, viewport={"width": 375, "height": 700}) as opened:
         page = opened.page
@@ -218,9 +218,9 @@ def test_hostile_names_are_text(browser, tmp_path):
         assert page.locator("img").count() == 0
         page.locator("details summary").first.click()
         names = page.locator(".groups .full-name").all_text_contents()
-        assert sorted(names) == sorted(held.groups)
+        assert sorted(names) == sorted(evidence.groups)
         assert "<script>alert(1)</s…" in page.locator("#groups").inner_text()
-        assert page.locator("h1").inner_text() == held.title
+        assert page.locator("h1").inner_text() == evidence.title
         assert page.evaluate("document.documentElement.scrollWidth") <= 375
 
 

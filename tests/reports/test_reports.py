@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pairity import FairRanker, InterGroup, Queries, Report, as_method, audit, sweep
-from pairity._utils.html import escape, name_tag, tag
+from pairity._utils.html import escape, tag
 from pairity.cli import main
 from pairity.exceptions import InputError, MissingExtraError, ModelFileError
 from pairity.reports.caveats import add_caveats
@@ -26,26 +26,26 @@ from pairity.reports.observations import Observer, position_shares
 from pairity.reports.panels import shown_groups
 from pairity.reports.prose import explain, summary, weight_sentences
 from pairity.reweighting.persistence import load
-from support.report_cases import HOSTILE, evidence, trained
+from support.report_cases import HOSTILE, make_evidence, trained
 
 pytest.importorskip("bokeh")
 
 
 @pytest.fixture(scope="module")
 def page():
-    return Report(evidence()).to_html()
+    return Report(make_evidence()).to_html()
 
 
 # --- what was measured ---------------------------------------------------------------------------
 
 
 def test_changes_are_differences_of_the_audits():
-    held = evidence()
-    before = held.candidates[held.before]
-    for each in held.candidates[1:]:
+    evidence = make_evidence()
+    before = evidence.candidates[evidence.before]
+    for candidate in evidence.candidates[1:]:
         for measure, name in (("violation", "inter"), ("auc", None)):
-            change = each.change(measure)
-            old, new = (which.estimate(measure, name).value for which in (before, each))
+            change = candidate.change(measure)
+            old, new = (ranker.estimate(measure, name).value for ranker in (before, candidate))
             assert change.value == pytest.approx(new - old, abs=1e-12)
             assert change.low <= change.value + 0.1
             assert change.low <= change.high
@@ -67,7 +67,7 @@ def test_the_gap_of_one_query_is_that_of_the_constraint():
     assert sum(observer.histogram(scores)) == np.count_nonzero(~np.isnan(gaps))
 
 
-def test_positions_are_shared_out_whole():
+def test_shares_of_a_position_add_up_to_1():
     queries = Queries.from_arrays(
         None, [1, 0, 1, 0, 1], qid=[1, 1, 1, 2, 2], sensitive_features=list("aabab")
     )
@@ -78,32 +78,34 @@ def test_positions_are_shared_out_whole():
 
 
 def test_tops_are_the_order_of_the_scores():
-    held = evidence()
-    for each in held.candidates:
-        for top, scores, query in zip(each.tops, each.scores, held.queries, strict=True):
+    evidence = make_evidence()
+    for candidate in evidence.candidates:
+        for top, scores, query in zip(
+            candidate.tops, candidate.scores, evidence.queries, strict=True
+        ):
             assert list(scores) == sorted(scores, reverse=True)
             assert len(top) == min(10, query.n_items)
-    first = held.candidates[held.before]
-    for top, query in zip(first.tops, held.queries, strict=True):
-        assert [query.items[at].rank for at in top] == list(range(1, len(top) + 1))
-    gaps = [query.gap for query in held.queries]
+    first = evidence.candidates[evidence.before]
+    for top, query in zip(first.tops, evidence.queries, strict=True):
+        assert [query.items[index].rank for index in top] == list(range(1, len(top) + 1))
+    gaps = [query.gap for query in evidence.queries]
     assert gaps == sorted(gaps, reverse=True)
 
 
 def test_caveats_come_from_facts():
-    held = evidence()
-    said = " ".join(each.text for each in held.candidates[held.after].caveats)
-    assert "Only 24 queries were held out" in said
-    assert "‘\u2068gender\u2069’" in said
-    assert "Proposition 1" in said
-    few = add_caveats(replace(held, n_queries=4, tolerance=0.0001))
-    said = " ".join(each.text for each in few.candidates[held.after].caveats)
-    assert "too few to rely on any number" in said
-    assert "tolerance of 0.0001" in said
-    many = add_caveats(replace(held, n_queries=4000, tolerance=0.9, attributes=()))
-    said = " ".join(each.text for each in many.candidates[held.after].caveats)
-    assert "queries were held out" not in said
-    assert "tolerance" not in said
+    evidence = make_evidence()
+    texts = " ".join(caveat.text for caveat in evidence.candidates[evidence.after].caveats)
+    assert "Only 24 queries were held out" in texts
+    assert "‘\u2068gender\u2069’" in texts
+    assert "Proposition 1" in texts
+    few = add_caveats(replace(evidence, n_queries=4, tolerance=0.0001))
+    texts = " ".join(caveat.text for caveat in few.candidates[evidence.after].caveats)
+    assert "too few to rely on any number" in texts
+    assert "tolerance of 0.0001" in texts
+    many = add_caveats(replace(evidence, n_queries=4000, tolerance=0.9, attributes=()))
+    texts = " ".join(caveat.text for caveat in many.candidates[evidence.after].caveats)
+    assert "queries were held out" not in texts
+    assert "tolerance" not in texts
 
 
 def test_missing_groups_and_small_cells_are_caveats():
@@ -113,46 +115,48 @@ def test_missing_groups_and_small_cells_are_caveats():
     part = Queries.from_arrays(
         test.X, test.y, qid=test["qid"], sensitive_features=groups
     ).take(np.arange(6))  # fmt: skip
-    held = collect(part, {"plain": plain.predict(part.X)}, n_resamples=20)
-    said = " ".join(each.text for each in held.candidates[0].caveats)
-    assert "have no known group" in said
-    assert "4 of 8 cells" in said or "8 of 8 cells" in said
-    assert "✻ few" in Report(held).to_html()
+    evidence = collect(part, {"plain": plain.predict(part.X)}, n_resamples=20)
+    texts = " ".join(caveat.text for caveat in evidence.candidates[0].caveats)
+    assert "have no known group" in texts
+    assert "4 of 8 cells" in texts or "8 of 8 cells" in texts
+    assert "✻ few" in Report(evidence).to_html()
 
 
 # --- words ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tolerance", [0.001, 0.9])
-def test_the_tolerance_is_in_sight(tolerance):
-    held = replace(evidence(), tolerance=tolerance)
-    sight = draw(held)["frontier"]["doc"]["roots"][0]["attributes"]["x_range"]["attributes"]
+def test_the_frontier_includes_the_tolerance(tolerance):
+    evidence = replace(make_evidence(), tolerance=tolerance)
+    sight = draw(evidence)["frontier"]["doc"]["roots"][0]["attributes"]["x_range"]["attributes"]
     assert sight["start"] < tolerance < sight["end"]
-    assert "The dashed line is the tolerance" in Report(held).to_html()
+    assert "The dashed line is the tolerance" in Report(evidence).to_html()
 
 
-def test_the_answer_has_the_figures():
-    held = evidence()
-    after = held.candidates[held.after]
-    first, second = summary(held, after)
+def test_the_summary_has_the_estimates():
+    evidence = make_evidence()
+    after = evidence.candidates[evidence.after]
+    first, second = summary(evidence, after)
     first = "".join(text for text, _ in first)
     for estimate in (after.estimate("violation", "inter"), after.estimate("auc")):
         assert f"{estimate.value:.3f}" in first
         assert f"{estimate.low:.3f} to {estimate.high:.3f}" in first
     assert "24 held-out queries" in first
     assert "100 bootstrap resamples" in second
-    assert "men" in explain(held, after)
+    assert "men" in explain(evidence, after)
 
 
-def test_weights_are_said_as_a_person_would():
-    held = evidence()
+def test_pair_weights_as_sentences():
+    evidence = make_evidence()
     weights = ((1.0, 0.4), (1.4, 1.0))
-    said = weight_sentences(held, replace(held.candidates[held.after], weights=weights))
+    sentences = weight_sentences(
+        evidence, replace(evidence.candidates[evidence.after], weights=weights)
+    )
     one = "A training pair in which an item of ‘\u2068men\u2069’ was preferred to one of "
-    assert said[0] == one + "‘\u2068women\u2069’ counts 0.40 times."
-    assert said[-1] == "All other pairs count once."
-    plain = replace(held.candidates[0], weights=((1.0, 1.0), (1.0, 1.0)))
-    assert weight_sentences(held, plain) == [
+    assert sentences[0] == one + "‘\u2068women\u2069’ counts 0.40 times."
+    assert sentences[-1] == "All other pairs count once."
+    plain = replace(evidence.candidates[0], weights=((1.0, 1.0), (1.0, 1.0)))
+    assert weight_sentences(evidence, plain) == [
         "Every training pair counts once: nothing was reweighted."
     ]
 
@@ -183,36 +187,61 @@ class Elements(HTMLParser):
 
 
 def test_the_policy_allows_the_scripts_of_the_page_and_no_others(page):
-    found = Elements(page)
-    policy = next(m["content"] for m in found.meta if m.get("http-equiv"))
+    elements = Elements(page)
+    policy = next(m["content"] for m in elements.meta if m.get("http-equiv"))
     assert policy.startswith("default-src 'none'; script-src ")
     script = re.search(r"script-src ([^;]*)", policy).group(1)
-    data, *scripts = found.scripts
+    data, *scripts = elements.scripts
     digests = [base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts]
     assert script.split() == [f"'sha256-{digest}'" for digest in digests]
     assert len(scripts) == 3
     assert re.search(r"style-src 'sha256-[^' ]+';", policy)
     assert "unsafe" not in policy
     assert "style=" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert not {"link", "img", "iframe", "object", "form"} & set(found.names)
-    assert json.loads(data)["after"] == evidence().after
+    assert not {"link", "img", "iframe", "object", "form"} & set(elements.names)
+    assert json.loads(data)["after"] == make_evidence().after
 
 
 def test_hostile_names_add_no_element():
-    plain = Elements(Report(evidence(("a", "b", "c", "d"))).to_html())
-    hostile = Elements(Report(evidence(HOSTILE)).to_html())
+    plain = Elements(Report(make_evidence(("a", "b", "c", "d"))).to_html())
+    hostile = Elements(Report(make_evidence(HOSTILE)).to_html())
     assert set(hostile.names) == set(plain.names)
     assert len(hostile.scripts) == 4
 
 
 @given(st.text())
-def test_any_text_is_shown_and_does_nothing(text):
-    found = Elements(f"<p>{escape(text)}</p>{tag('b', text, title=text)}{name_tag(text)}")
-    assert [name for name in found.names if name not in ("p", "b", "bdi")] == []
+def test_any_text_is_escaped(text):
+    elements = Elements(f"<p>{escape(text)}</p>{tag('b', text, title=text)}")
+    assert [name for name in elements.names if name not in ("p", "b")] == []
     escape(text).encode("utf-8")
 
 
-def test_of_many_groups_the_widest_gap_is_shown():
+@pytest.mark.parametrize("text", ["\ud800\x00</script><b>{{ 7 * 7 }}", "</title>'\"&amp;{% raw %}"])
+def test_any_text_on_the_page_is_escaped(page, text):
+    evidence = make_evidence()
+    first, *others = evidence.candidates
+    queries = tuple(replace(query, name=text) for query in evidence.queries)
+    changed = Report(
+        replace(
+            evidence, title=text, candidates=(replace(first, name=text, note=text), *others),
+            provenance=((text, text),), queries=queries,
+        )
+    ).to_html()  # fmt: skip
+    assert set(Elements(changed).names) == set(Elements(page).names)
+    assert len(Elements(changed).scripts) == 4
+    assert f"<title>{escape(text)}</title>" in changed
+
+
+def test_report_of_a_fitted_model():
+    train, test, plain, fair = trained()
+    report = Report.of(plain, fair, train, test, shares=[0.5], n_resamples=20, title="Hiring")
+    names = [candidate.name for candidate in report.evidence.candidates]
+    assert names == ["plain", "50 % of the way", "reweighted"]
+    assert report.evidence.outcome is fair.outcome_
+    assert "<title>Hiring</title>" in report.to_html()
+
+
+def test_the_groups_of_the_largest_gap_are_shown():
     rng = np.random.default_rng(0)
     names = [f"g{k:02}" for k in range(20)]
     groups = np.concatenate([rng.permutation(names) for _ in range(40)])
@@ -221,42 +250,42 @@ def test_of_many_groups_the_widest_gap_is_shown():
     queries = Queries.from_arrays(
         None, rng.integers(0, 2, len(groups)), qid=lists, sensitive_features=groups
     )
-    held = collect(queries, {"one": scores}, constraint="statistical", n_resamples=20)
-    assert {"g19", "g17"} & set(held.gap)
-    shown = [held.groups[at] for at in shown_groups(held)]
+    evidence = collect(queries, {"one": scores}, constraint="statistical", n_resamples=20)
+    assert {"g19", "g17"} & set(evidence.gap)
+    shown = [evidence.groups[k] for k in shown_groups(evidence)]
     assert len(shown) == 12
-    assert set(held.gap) < set(shown)
-    assert "8 more groups, which are smaller, are not shown" in Report(held).to_html()
+    assert set(evidence.gap) < set(shown)
+    assert "8 more groups, which are smaller, are not shown" in Report(evidence).to_html()
 
 
 def test_no_page_is_too_large(page):
-    held = evidence()
-    whole, least = len(page.encode()), len(Report(_without_queries(held)).to_html().encode())
-    smaller = Report(held).to_html((whole + least) // 2)
+    evidence = make_evidence()
+    whole, least = len(page.encode()), len(Report(_without_queries(evidence)).to_html().encode())
+    smaller = Report(evidence).to_html((whole + least) // 2)
     assert len(smaller.encode()) <= (whole + least) // 2
     shown = int(re.search(r"(\d+) of 24 held-out queries can be selected", smaller).group(1))
-    assert 0 < shown < len(held.queries)
+    assert 0 < shown < len(evidence.queries)
     with pytest.raises(InputError, match="3 rankers and 2 groups is larger than"):
-        Report(held).to_html(least - 1)
+        Report(evidence).to_html(least - 1)
     assert whole < 5_000_000
 
 
-def _without_queries(held):
-    bare = tuple(replace(each, tops=(), scores=()) for each in held.candidates)
-    return replace(held, queries=(), candidates=bare)
+def _without_queries(evidence):
+    bare = tuple(replace(candidate, tops=(), scores=()) for candidate in evidence.candidates)
+    return replace(evidence, queries=(), candidates=bare)
 
 
-def test_a_page_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+def test_a_failed_save_leaves_the_file_unchanged(tmp_path, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("before")
     monkeypatch.setattr(Report, "to_html", lambda self: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        Report(evidence()).save(path)
+        Report(make_evidence()).save(path)
     assert path.read_text() == "before"
-    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     monkeypatch.undo()
-    with pytest.raises(InputError, match="no folder"):
-        Report(evidence()).save(tmp_path / "nowhere" / "report.html")
+    with pytest.raises(InputError, match="is not a folder"):
+        Report(make_evidence()).save(tmp_path / "nowhere" / "report.html")
 
 
 @pytest.fixture
@@ -271,17 +300,17 @@ def no_bokeh(monkeypatch):
     monkeypatch.setattr("pairity.reports.charts.import_module", without)
 
 
-def test_without_bokeh_it_says_what_to_install(no_bokeh):
+def test_without_bokeh_the_error_says_what_to_install(no_bokeh):
     with pytest.raises(MissingExtraError, match=r"pairity\[report\]"):
-        Report(evidence()).to_html()
+        Report(make_evidence()).to_html()
 
 
 def test_without_bokeh_the_evidence_is_kept(no_bokeh, jobs, tmp_path, capsys, monkeypatch):
     assert train_model(jobs, tmp_path / "model", "--tolerance", "0.5") == 0
-    said = capsys.readouterr()
-    assert "pairity[report]" in said.err
-    assert f"pairity report {tmp_path / 'model'}" in said.err
-    assert "The report is" not in said.out
+    output = capsys.readouterr()
+    assert "pairity[report]" in output.err
+    assert f"pairity report {tmp_path / 'model'}" in output.err
+    assert "The report is" not in output.out
     monkeypatch.undo()
     assert main(["report", str(tmp_path / "model"), "--output", str(tmp_path / "a.html")]) == 0
 
@@ -297,7 +326,7 @@ def test_audits_and_a_sweep_make_a_page():
         train, test, n_resamples=50, progress=False,
     )  # fmt: skip
     report = Report([before, after], frontier=curve)
-    assert [each.name for each in report.evidence.candidates[:2]] == ["plain", "reweighted"]
+    assert [ranker.name for ranker in report.evidence.candidates[:2]] == ["plain", "reweighted"]
     assert len(report.evidence.candidates) == 4
     text = report.to_html()
     assert f"{after.violation['inter']:.3f}" in text
@@ -337,7 +366,7 @@ def test_the_page_of_a_sweep_is_about_the_queries_of_its_first_seed(jobs, tmp_pa
     assert seen["auc"][0] == seen["auc"][1]
 
 
-def test_what_cannot_be_shown_is_refused():
+def test_invalid_input_is_refused():
     _, test, plain, _ = trained()
     result = audit(test, plain.predict(test.X), name="plain", n_resamples=0)
     other = audit(test.take([0, 1, 2]), plain.predict(test.take([0, 1, 2]).X), n_resamples=0)
@@ -350,7 +379,7 @@ def test_what_cannot_be_shown_is_refused():
     with pytest.raises(InputError, match="not of str"):
         Report(["plain"])
     with pytest.raises(InputError, match="to collect"):
-        Report(evidence(), tolerance=0.1)
+        Report(make_evidence(), tolerance=0.1)
     with pytest.raises(InputError, match="no ranker to report on"):
         collect(test, {})
     with pytest.raises(InputError, match="no ranker 'best'"):
@@ -361,7 +390,7 @@ def test_what_cannot_be_shown_is_refused():
         collect(test, {"plain": Scored(["a"] * test.n_items)})
 
 
-def test_a_constraint_of_ones_own():
+def test_a_user_defined_constraint():
     _, test, plain, fair = trained()
 
     def lead(queries, scores):
@@ -369,12 +398,12 @@ def test_a_constraint_of_ones_own():
         means = [scores[queries.group == k].mean() for k in range(queries.n_groups)]
         return np.array(means) - np.mean(means)
 
-    held = collect(
+    evidence = collect(
         test, {"plain": plain.predict(test.X), "fair": fair.predict(test.X)}, constraint=lead,
         n_resamples=20,
     )  # fmt: skip
-    assert held.constraint == "lead"
-    text = Report(held).to_html()
+    assert evidence.constraint == "lead"
+    text = Report(evidence).to_html()
     assert "has no interval" in text
     assert "chart-histogram" not in text
 
@@ -382,11 +411,11 @@ def test_a_constraint_of_ones_own():
 # --- kept and read back --------------------------------------------------------------------------
 
 
-def test_evidence_comes_back_as_it_went():
-    for held in (evidence(), collect_audits([trained_audit()])):
-        again = Evidence.from_json(held.to_json())
-        assert again.to_json() == held.to_json()
-        assert Report(again).to_html() == Report(held).to_html()
+def test_evidence_survives_a_round_trip():
+    for evidence in (make_evidence(), collect_audits([trained_audit()])):
+        again = Evidence.from_json(evidence.to_json())
+        assert again.to_json() == evidence.to_json()
+        assert Report(again).to_html() == Report(evidence).to_html()
 
 
 def trained_audit():
@@ -394,8 +423,8 @@ def trained_audit():
     return audit(test, plain.predict(test.X), name="plain", n_resamples=20)
 
 
-def change(held, *path, to):
-    read = json.loads(held.to_json())
+def change(evidence, *path, to):
+    read = json.loads(evidence.to_json())
     at = read
     for key in path[:-1]:
         at = at[key]
@@ -429,12 +458,12 @@ def change(held, *path, to):
 )
 def test_evidence_that_was_changed_is_refused(path, to):
     with pytest.raises(InputError):
-        Evidence.from_json(change(evidence(), *path, to=to))
+        Evidence.from_json(change(make_evidence(), *path, to=to))
 
 
 @given(st.integers(0, 3000), st.integers(0, 255))
 def test_broken_evidence_is_one_clear_error(at, byte):
-    text = bytearray(evidence().to_json()[:4000].encode())
+    text = bytearray(make_evidence().to_json()[:4000].encode())
     text[at] = byte
     for broken in (bytes(text), bytes(text[:at])):
         with pytest.raises(InputError):
@@ -472,9 +501,13 @@ def test_training_keeps_a_report(models):
     assert "pairity train" in page
     assert "training data, SHA-256" in page
     assert load(models / "one").training_digest_ in page
-    held = Evidence.from_json((models / "one" / FILE).read_bytes())
-    assert [each.name for each in held.candidates] == ["plain", "50 % of the way", "reweighted"]
-    assert held.attributes == ("gender",)
+    evidence = Evidence.from_json((models / "one" / FILE).read_bytes())
+    assert [candidate.name for candidate in evidence.candidates] == [
+        "plain",
+        "50 % of the way",
+        "reweighted",
+    ]
+    assert evidence.attributes == ("gender",)
 
 
 def test_the_page_is_drawn_again(models, tmp_path, capsys):
@@ -485,40 +518,40 @@ def test_the_page_is_drawn_again(models, tmp_path, capsys):
     both = [str(models / "one"), str(models / "two")]
     assert main(["report", *both, "--output", str(out), "--title", "Both <b>", "--quiet"]) == 0
     assert "Both &lt;b&gt;" in out.read_text()
-    held = merge_evidence({name: read(models / name) for name in ("one", "two")})
-    names = [each.name for each in held.candidates]
+    evidence = merge_evidence({name: read(models / name) for name in ("one", "two")})
+    names = [candidate.name for candidate in evidence.candidates]
     assert names == [
         "plain", "one: 50 % of the way", "one: reweighted", "two: 50 % of the way",
         "two: reweighted",
     ]  # fmt: skip
     two = read(models / "two")
-    for mine, theirs in zip(held.candidates[3:], two.candidates[1:], strict=True):
+    for mine, theirs in zip(evidence.candidates[3:], two.candidates[1:], strict=True):
         for query, other, top, their in zip(
-            held.queries, two.queries, mine.tops, theirs.tops, strict=True
+            evidence.queries, two.queries, mine.tops, theirs.tops, strict=True
         ):
-            assert [query.items[at] for at in top] == [other.items[at] for at in their]
+            assert [query.items[index] for index in top] == [other.items[index] for index in their]
 
 
 def read(folder):
     return Evidence.from_json((folder / FILE).read_bytes())
 
 
-def test_what_cannot_be_reported_on_is_said(models, jobs, tmp_path, capsys):
-    def told(*words):
+def test_the_command_refuses_what_it_cannot_report_on(models, jobs, tmp_path, capsys):
+    def error_of(*words):
         assert main(["report", *words, "--output", str(tmp_path / "page.html")]) == 2
         assert not (tmp_path / "page.html").exists()
         return capsys.readouterr().err
 
-    assert "does not exist" in told(str(tmp_path / "nothing"))
+    assert "does not exist" in error_of(str(tmp_path / "nothing"))
     assert train_model(jobs, tmp_path / "bare", "--no-report", "--tolerance", "0.5", "--quiet") == 0
-    assert "--no-report" in told(str(tmp_path / "bare"))
+    assert "--no-report" in error_of(str(tmp_path / "bare"))
     assert sorted(p.name for p in (tmp_path / "bare").iterdir()) == ["manifest.json", "ranker.npz"]
     assert train_model(jobs, tmp_path / "other", "--test", "0.5", "--quiet") in (0, 1)
-    assert "cannot be shown on one page" in told(str(models / "one"), str(tmp_path / "other"))
+    assert "cannot be shown on one page" in error_of(str(models / "one"), str(tmp_path / "other"))
     changed = models / "two" / "report.html"
     before = changed.read_text()
     changed.write_text(before + " ")
     with pytest.raises(ModelFileError, match="truncated or changed"):
         load(models / "two")
-    assert "truncated or changed" in told(str(models / "two"))
+    assert "truncated or changed" in error_of(str(models / "two"))
     changed.write_text(before)

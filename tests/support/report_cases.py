@@ -1,5 +1,6 @@
-"""What the tests of reports share: evidence of two fitted rankers, with any names of groups."""
+"""Evidence of two fitted rankers with any names of groups, for tests of reports."""
 
+import warnings
 from functools import cache
 
 import numpy as np
@@ -30,8 +31,6 @@ def trained(names=("men", "women"), n_queries=60, seed=3):
     fair = FairRanker(
         LinearRanker(), constraint="inter", tolerance=0.05, max_rounds=3, progress=False
     )
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fair.fit(**train)
@@ -39,7 +38,8 @@ def trained(names=("men", "women"), n_queries=60, seed=3):
 
 
 @cache
-def evidence(names=("men", "women"), shares=(0.5,), title=""):
+def make_evidence(names=("men", "women"), shares=(0.5,), title=""):
+    """The evidence of these rankers and of one between them."""
     train, test, plain, fair = trained(names)
     return collect_training(
         plain, fair, train, test, shares=shares, n_resamples=100, attributes=["gender"],

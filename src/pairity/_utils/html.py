@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pairity._utils.text import shorten
-
 _VOID = {"input", "meta", "br", "hr"}
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 _STYLE = """
@@ -63,12 +61,6 @@ def tag(element: str, /, *children: Any, **attributes: Any) -> Html:
 
 def _attribute(key: str) -> str:
     return {"cls": "class"}.get(key, key.rstrip("_").replace("_", "-"))
-
-
-def name_tag(name: str, width: int = 40) -> Html:
-    """Make an element for a name: shortened, and with its own direction of writing."""
-    short = shorten(name, width)
-    return tag("bdi", short, title=None if short == name else name[:500])
 
 
 def notebook(*content: Any) -> Html:

@@ -130,7 +130,7 @@ def _sums(
     scores, support = np.ascontiguousarray(queries.X[:, 0]), Support(queries)
     measures = list(measures_of(queries, scores, cuts, gain, support))
     parts = [part_of_means(measures, support)]
-    parts += [part_of_violation(each, queries, scores, support) for each in constraints]
+    parts += [part_of_violation(kind, queries, scores, support) for kind in constraints]
     return Sums(
         layout=layout_of(measures),
         counts=[part.counts for part in parts],

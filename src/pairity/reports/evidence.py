@@ -119,7 +119,7 @@ class ShownQuery:
 
 
 @dataclass(frozen=True)
-class RoundSeen:
+class RecordedRound:
     """A round of Algorithm 1: λ of the cells `Evidence.lambda_cells`, violation and AUC."""
 
     number: int
@@ -149,7 +149,7 @@ class Evidence:
     bins : edges of `Candidate.histogram`
     queries : tuple of ShownQuery
     n_queries : int, the number of held-out queries
-    rounds : tuple of RoundSeen
+    rounds : tuple of RecordedRound
     lambda_cells : the group numbers of each entry of λ that changed; the preferred one is first
     outcome : Outcome or None, how the fit ended
     provenance : tuple of (str, str), how to reproduce the report
@@ -170,7 +170,7 @@ class Evidence:
     bins: tuple[float, ...] = ()
     queries: tuple[ShownQuery, ...] = ()
     n_queries: int = 0
-    rounds: tuple[RoundSeen, ...] = ()
+    rounds: tuple[RecordedRound, ...] = ()
     lambda_cells: tuple[tuple[int, ...], ...] = ()
     outcome: Outcome | None = None
     provenance: tuple[tuple[str, str], ...] = ()

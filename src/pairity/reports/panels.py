@@ -7,6 +7,7 @@ from typing import Any
 
 from pairity._utils.html import escape
 from pairity._utils.text import shorten
+from pairity.audits.audit import Audit
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
 from pairity.constraints import CATALOGUE
 from pairity.reports import charts, prose
@@ -54,9 +55,12 @@ def _template() -> Any:
 
 def render(evidence: Evidence, **page: Any) -> str:
     """The page as HTML; `page` holds its policy, style, scripts, data and charts."""
-    audit = next((each.audit for each in evidence.candidates if each.audit), None)
+    audit = _first_audit(evidence)
     names = dict.fromkeys(
-        e.constraint for each in evidence.candidates for e in each.estimates if e.constraint
+        e.constraint
+        for candidate in evidence.candidates
+        for e in candidate.estimates
+        if e.constraint
     )
     constraint = CATALOGUE.get(evidence.constraint)
     favoured = prose.quote(evidence.gap[0]) if evidence.gap else "the first group"
@@ -93,12 +97,17 @@ def render(evidence: Evidence, **page: Any) -> str:
     )
 
 
+def _first_audit(evidence: Evidence) -> Audit | None:
+    return next((candidate.audit for candidate in evidence.candidates if candidate.audit), None)
+
+
 def shown_groups(evidence: Evidence) -> list[int]:
     """The groups that tables have room for: those of the largest gap, then the largest."""
-    sizes = next((each.audit.group_sizes for each in evidence.candidates if each.audit), ())
+    audit = _first_audit(evidence)
+    sizes = audit.group_sizes if audit else [0] * len(evidence.groups)
     order = sorted(
         range(len(evidence.groups)),
-        key=lambda k: (evidence.groups[k] not in evidence.gap, -sizes[k] if sizes else k),
+        key=lambda k: (evidence.groups[k] not in evidence.gap, -sizes[k]),
     )
     return sorted(order[:MOST_GROUPS])
 

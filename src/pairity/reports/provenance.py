@@ -10,7 +10,7 @@ import numpy as np
 
 from pairity.audits.estimates import Support
 from pairity.data.queries import Queries
-from pairity.reports.evidence import HELD_OUT, RoundSeen
+from pairity.reports.evidence import HELD_OUT, RecordedRound
 from pairity.reweighting.fair_ranker import FairRanker
 
 
@@ -19,7 +19,7 @@ def describe_fit(model: FairRanker) -> dict[str, Any]:
     changed = np.any([round_.lambda_ != 0.0 for round_ in model.history_], axis=0)
     return {
         "rounds": tuple(
-            RoundSeen(
+            RecordedRound(
                 number=int(round_.number),
                 lambda_=tuple(round_.lambda_[changed].tolist()),
                 violation=float(round_.violation),

@@ -155,8 +155,8 @@ def _page(evidence: Evidence) -> str:
     )
     data = {
         "charts": drawn,
-        "candidates": [charts.columns(evidence, each) for each in evidence.candidates],
-        "names": [shorten(each.name, 60) for each in evidence.candidates],
+        "candidates": [charts.columns(evidence, candidate) for candidate in evidence.candidates],
+        "names": [shorten(candidate.name, 60) for candidate in evidence.candidates],
         "after": evidence.after,
     }
     return panels.render(
