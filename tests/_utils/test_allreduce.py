@@ -19,7 +19,7 @@ def run_peers(size, work, key=b"k" * 32):
         if rank:
             peers = Peers.join(server.getsockname(), key, rank, size, 10.0)
         else:
-            peers = Peers.gather(server, key, size, 10.0)
+            peers = Peers.listen(server, key, size, 10.0)
         try:
             with training_with(peers):
                 results[rank] = work(rank)
@@ -71,7 +71,7 @@ def test_connections_without_the_key_are_refused():
 
     def gather():
         try:
-            results.append(Peers.gather(server, b"right", 2, 1.0))
+            results.append(Peers.listen(server, b"right", 2, 1.0))
         except TrainingError as error:
             results.append(error)
 

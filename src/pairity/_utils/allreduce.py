@@ -49,7 +49,7 @@ class Peers:
     network: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def gather(cls, listening: socket.socket, key: bytes, size: int, timeout: float) -> Self:
+    def listen(cls, listening: socket.socket, key: bytes, size: int, timeout: float) -> Self:
         """Accept the connections of all other peers, and refuse any without the key."""
         links: dict[int, socket.socket] = {}
         listening.settimeout(timeout)

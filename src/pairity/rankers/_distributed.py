@@ -320,7 +320,7 @@ def _meet(meeting: Meeting, rank: int) -> Peers:
         return Peers()
     if not rank:
         door = _open[meeting.token, -1]
-        return Peers.gather(door, meeting.key, meeting.size, MEETING)
+        return Peers.listen(door, meeting.key, meeting.size, MEETING)
     first = (meeting.hosts[0], meeting.door)
     return Peers.join(first, meeting.key, rank, meeting.size, MEETING)
 

@@ -130,13 +130,9 @@ def _restore(manifest: Entry, ranker: Any, fitted: Any) -> FairRanker:
     require_shapes(saved.history, k, entry.place.child("history"))
     table = {"table": saved.pair_weights, "groups": saved.groups}
     model.pair_weights_ = build(PairWeights, table, entry.place.child("pair_weights"))
-    model.ranker_, model.groups_, model.lambda_ = (
-        fitted,
-        saved.groups,
-        entry.array("lambda", ((k, k), (k,))),
-    )
+    model.lambda_ = entry.array("lambda", ((k, k), (k,)))
+    model.ranker_, model.groups_, model.history_ = fitted, saved.groups, saved.history
     model.violation_, model.outcome_ = saved.violation, saved.outcome
-    model.history_ = saved.history
     model.training_digest_ = saved.training.digest
     model._training = {"items": saved.training.items, "queries": saved.training.queries}
     model._trained_on = None
