@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from pairity._utils.threads import limit_threads
-from pairity.data import letor, read_letor, read_letor_arrays
+from pairity.data import letor, letor_matrices, read_letor, read_letor_arrays
 from pairity.exceptions import InputError
 
 TEXT = b"2 qid:1 1:0.5 3:1e1 # docid = 7\n0 qid:1 2:-4\n\n# nothing\n1 qid:30 1:+7 3:.25\n"
@@ -72,7 +72,7 @@ def test_the_same_rows_however_they_are_written(write, content, sparse):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_size_of_blocks_does_not_matter(write, monkeypatch, block, threads):
     monkeypatch.setattr(letor, "_BLOCK", block)
-    monkeypatch.setattr(letor, "_CHUNK", 64)
+    monkeypatch.setattr(letor_matrices, "_CHUNK", 64)
     monkeypatch.setenv("PAIRITY_NUM_THREADS", str(threads))
     rng = np.random.default_rng(0)
     wanted = rng.normal(size=(60, 4)) * (rng.random((60, 4)) < 0.5)
@@ -133,16 +133,19 @@ def test_queries_without_ids(write):
     path = write("1 1:2\n0 1:3\n2 1:4\n")
     assert read_letor_arrays(path).qid is None
     sizes = write("2\n1\n", "train.query")
-    for options in (dict(qid=[0, 0, 1]), dict(query_sizes=[2, 1]), dict(query_sizes=sizes)):
+    for options in (dict(qid=[0, 0, 1]), dict(group=[2, 1]), dict(group=sizes)):
         assert read_letor(path, **options)["qid"].tolist() == [0, 0, 1]
     with pytest.raises(InputError, match="no query ids"):
         read_letor(path)
-    with pytest.raises(InputError, match="sum up to 2, but there are 3"):
-        read_letor(path, query_sizes=[1, 1])
+    with pytest.raises(InputError, match="group has 2 queries with 2 rows, but there are 3"):
+        read_letor(path, group=[1, 1])
     with pytest.raises(InputError, match="'x'"):
-        read_letor(path, query_sizes=write("x", "bad.query"))
-    with pytest.raises(InputError, match="of its own"):
+        read_letor(path, group=write("x", "bad.query"))
+    with pytest.raises(InputError, match=r"some\.txt has query ids. Do not pass qid"):
         read_letor(write(TEXT), qid=[1, 2, 3])
+    assert read_letor(write(TEXT), group=[2, 1]) == read_letor(write(TEXT))
+    with pytest.raises(InputError, match="group and qid disagree"):
+        read_letor(write(TEXT), group=[1, 2])
 
 
 def test_agrees_with_scikit_learn(tmp_path):
@@ -159,7 +162,7 @@ def test_agrees_with_scikit_learn(tmp_path):
 
 def test_lightgbm_example(shared_data):
     folder = shared_data / "lightgbm_rank"
-    train = read_letor(folder / "rank.train.gz", query_sizes=folder / "rank.train.query")
+    train = read_letor(folder / "rank.train.gz", group=folder / "rank.train.query")
     assert (train.n_items, train.n_queries, train.X.shape[1]) == (3005, 201, 300)
     np.testing.assert_array_equal(np.bincount(train.y.astype(int)), [645, 1211, 858, 222, 69])
 
@@ -260,7 +263,7 @@ BAD = [
     ("1 qid:1 0:2", "first_index=0"),
     ("1 qid:1 2147483648:2", "above 2147483647"),
     ("1 qid:1 99999999999999999999:2", "above 2147483647"),
-    ("1 qid:1 2:1 2:1", "'2:1' stands twice"),
+    ("1 qid:1 2:1 2:1", "'2:1' appears twice"),
     ("1 qid:1 2:1 1:1", "'1:1' is below"),
     ("1 qid:1 1:", "'1:' is not a finite number"),
     ("1 qid:1 1:2:3", "'1:2:3' is not a finite number"),
@@ -299,9 +302,9 @@ def test_the_line_is_counted_over_blocks_and_files(write, monkeypatch):
 def test_incomplete_rows_can_be_refused(write):
     path = write("1 qid:1 1:1 2:2\n1 qid:1 1:1\n")
     assert read_letor_arrays(path).X.shape == (2, 2)
-    with pytest.raises(InputError, match=r"line 2.* all features from 1 to 2"):
+    with pytest.raises(InputError, match=r"line 2.* lacks some of the features from 1 to 2"):
         read_letor_arrays(path, n_features=2, complete=True)
-    with pytest.raises(InputError, match="needs n_features"):
+    with pytest.raises(InputError, match="requires n_features"):
         read_letor_arrays(path, complete=True)
 
 
@@ -313,13 +316,13 @@ def test_incomplete_rows_can_be_refused(write):
         ("1 qid:1\n0 qid:1", {}, "no features"),
         (TEXT, dict(n_features=2), "'3:1e1' is above 2"),
         ("1 qid:1 0:1 2:1", dict(first_index="auto", n_features=2), "n_features=2"),
-        (TEXT, dict(n_features=0), "n_features is 0"),
+        (TEXT, dict(n_features=0), r"must be from 1 to .*\(got 0\)"),
         (TEXT, dict(n_features=2.5), "whole number"),
-        (TEXT, dict(first_index=2), "first_index is 2"),
+        (TEXT, dict(first_index=2), r"first_index must be .*\(got 2\)"),
         ("1 qid:1 2147483647:1", {}, "sparse=True"),
         (TEXT, dict(n_features=2**31 - 1), "sparse=True"),
-        (zipped(TEXT)[:-9], {}, "whole"),
-        (zipped(TEXT)[:40], {}, "whole"),
+        (zipped(TEXT)[:-9], {}, "complete"),
+        (zipped(TEXT)[:40], {}, "complete"),
         (b"\x1f\x8b", {}, "cannot be read"),
         (zipped(TEXT) + b"x", {}, "cannot be read"),
     ],
@@ -330,8 +333,8 @@ def test_files_that_cannot_be_used(write, content, options, fact):
 
 
 def test_no_file(tmp_path):
-    for path in (tmp_path / "nowhere.txt", tmp_path):
-        with pytest.raises(InputError, match="cannot be read"):
+    for path, fact in ((tmp_path / "nowhere.txt", "does not exist"), (tmp_path, "is a folder")):
+        with pytest.raises(InputError, match=fact):
             read_letor_arrays(path)
     with pytest.raises(InputError, match="no path"):
         read_letor_arrays([])
