@@ -170,8 +170,8 @@ def test_an_interrupted_export_leaves_what_was_there(tmp_path, monkeypatch, suff
     [
         ("train.csv", {}, "names no format.*format='parquet'"),
         ("train.csv", {"format": "csv"}, "format is 'csv'"),
-        ("train.pairs", {"block": 0}, "block is 0"),
-        ("train.pairs", {"block": 1.5}, "block is 1.5"),
+        ("train.pairs", {"block": 0}, "block must be a whole number.*got 0"),
+        ("train.pairs", {"block": 1.5}, "block must be a whole number.*got 1.5"),
         ("train.pairs", {"rows": np.arange(3)}, "shape .3,.*6 items"),
         (".", {}, "is a folder"),
         ("nowhere/train.pairs", {}, "nowhere' is not a folder"),

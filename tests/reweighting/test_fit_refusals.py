@@ -55,7 +55,7 @@ BAD_WITH_THIS_DATA = [
     ({"weighting": "exact"}, "'exact'.*'indicator' or 'closed-form'"),
     ({"enumeration": "both", "constraint": "intra"}, "enumeration='preference'"),
     ({"weighting": "closed-form"}, "average='pair'"),
-    ({"ranker": LinearRanker(alpha=-1.0)}, "alpha is -1"),
+    ({"ranker": LinearRanker(alpha=-1.0)}, r"alpha must .*\(got -1"),
     ({"validation": True}, "bool is not validation data.*0.2"),
     ({"validation": "0.2"}, "str is not validation data.*0.2"),
     ({"validation": (1, 2)}, "not validation data.*mapping"),

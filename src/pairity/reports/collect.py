@@ -33,7 +33,6 @@ from pairity.reports.observations import (
 )
 from pairity.reports.provenance import describe_fit, provenance
 from pairity.reweighting.fair_ranker import FairRanker
-from pairity.reweighting.weights import make_weigher
 
 _NOT_SHOWN = (
     "average_precision", "awrf", "ndkl", "exposure_trec", "exposure_to_merit", "click_to_merit",
@@ -367,15 +366,11 @@ def _along_path(
     if not len(shares):
         return {}
     path = model.path(**train, values=list(shares), test=test, keep_models=True)
-    constraint = as_constraint(model.constraint)
-    weigher = make_weigher(
-        constraint, train, model.lambda_.shape, model.enumeration, model.weighting
-    )
     return {
         f"{100 * point.x:.0f} % of the way": Scored(
             point.model.predict(test.X),
             method="reweighted",
-            weights=weigher.table(point.lambda_),
+            weights=point.pair_weights.table,
             note=f"Trained with {point.x:g} times the multipliers λ of the reweighted ranker.",
         )
         for point in path.points

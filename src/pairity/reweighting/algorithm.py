@@ -11,15 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from pairity._utils.typing import Array
-from pairity.constraints import largest_gap
 from pairity.reweighting.problem import Problem, Trained
 from pairity.reweighting.response import foresight
 from pairity.reweighting.solvers import Solver, settle
+
+if TYPE_CHECKING:
+    from pairity.reweighting.checkpoints import Checkpoint  # which imports Round from here
 
 
 class Outcome(Enum):
@@ -64,18 +66,6 @@ class Round:
     seconds: float
 
 
-class RoundStore(Protocol):
-    """Stores rounds as they end, and returns those of an earlier run of the same fit."""
-
-    def recall(self, number: int, lambda_: Array | None) -> tuple[Round, Any] | None:
-        """Return a stored round and its ranker."""
-        ...
-
-    def keep(self, completed: Round, model: Any) -> None:
-        """Store a round and its ranker."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Solution:
     """All rounds, the best one with its ranker and weight table, and how the fit ended."""
@@ -102,7 +92,7 @@ class Trace:
         The largest number of rounds after the plain ranker's.
     on_round : callable, optional
         Called with every `Round` as it ends.
-    store : RoundStore, optional
+    store : Checkpoint, optional
         Rounds that it has are not trained again.
 
     Attributes
@@ -116,7 +106,7 @@ class Trace:
     tolerance: float
     max_rounds: int
     on_round: Callable[[Round], None] | None = None
-    store: RoundStore | None = None
+    store: Checkpoint | None = None
     rounds: list[Round] = field(default_factory=list, init=False)
     best: Round | None = field(default=None, init=False)
     model: Any = field(default=None, init=False)
@@ -137,12 +127,9 @@ class Trace:
         self._number = number
         stored = None if self.store is None else self.store.recall(number, lambda_)
         if stored is None:
-            trained = train(
-                f"in round {number} of at most {self.max_rounds} (0 is the plain ranker)"
-            )
-            model, delta = trained.model, trained.delta
-            violation = largest_gap(delta)
-            current = Round(number, trained.lambda_, delta, violation, trained.auc, trained.seconds)
+            place = f"in round {number} of at most {self.max_rounds}"
+            trained = train(f"{place} (0 is the plain ranker)")
+            current, model = Round(number, *trained[1:]), trained.model
             if self.store is not None:
                 self.store.keep(current, model)
         else:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.extras import import_extra
 from pairity._utils.files import atomic_write, require_output_file
 from pairity._utils.typing import Array
+from pairity._utils.validation import require_count
 from pairity.data.queries import Queries
-from pairity.exceptions import InputError, MissingExtraError
+from pairity.exceptions import InputError
 from pairity.pairs.enumeration import iter_weighted_pairs
 from pairity.reweighting.weights import PairWeights
 
@@ -83,8 +84,7 @@ def export_pairs(
     path = Path(path)
     require_output_file(path)
     write = _writer(path, format)
-    if isinstance(block, bool) or not isinstance(block, (int, np.integer)) or block < 1:
-        raise InputError(f"block is {block!r}; it must be a whole number of pairs, at least 1.")
+    require_count(block, "block")
     table = _table(queries, weights)
     rows = np.arange(queries.n_items) if rows is None else np.asarray(rows, dtype=np.int64)
     if rows.shape != (queries.n_items,):
@@ -96,13 +96,12 @@ def export_pairs(
 
 
 def _writer(path: Path, chosen: str | None) -> Callable[..., None]:
+    chosen = chosen or _FORMATS.get(path.suffix.lower())
     if chosen is None:
-        chosen = _FORMATS.get(path.suffix.lower())
-        if chosen is None:
-            raise InputError(
-                f"The suffix of {str(path)!r} names no format. Use {', '.join(_FORMATS)}, or pass "
-                "format='parquet' or format='catboost'."
-            )
+        raise InputError(
+            f"The suffix of {str(path)!r} names no format. Use {', '.join(_FORMATS)}, or pass "
+            "format='parquet' or format='catboost'."
+        )
     if chosen not in _FORMATS.values():
         raise InputError(f"format is {chosen!r}; choose 'parquet' or 'catboost'.")
     return _write_parquet if chosen == "parquet" else _write_catboost
@@ -137,7 +136,9 @@ def _write_catboost(
 def _write_parquet(
     path: Path, queries: Queries, weights: PairWeights, rows: Rows, blocks: Blocks
 ) -> None:
-    pa, parquet = _pyarrow()
+    pa, parquet = (
+        import_extra(name, "Writing Parquet", "parquet") for name in ("pyarrow", "pyarrow.parquet")
+    )
     ids = _ids(pa, queries)
     names = pa.array([*queries.groups, None], pa.string())
     schema = pa.schema(
@@ -162,16 +163,6 @@ def _write_parquet(
                 pa.array(weight),
             ]
             writer.write_batch(pa.record_batch(columns, schema=schema))
-
-
-def _pyarrow() -> tuple[Any, Any]:
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtraError(
-            'Parquet files require pyarrow. Install it with: pip install "pairity[parquet]". Or '
-            "write CatBoost's pairs file with format='catboost'."
-        ) from error
 
 
 def _ids(pa: Any, queries: Queries) -> Any:

@@ -14,13 +14,14 @@ from typing import Any, Literal
 
 import numpy as np
 
+from pairity._utils.extras import import_extra
 from pairity._utils.text import make_frame, render_table, shorten
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.constraints import largest_gap
 from pairity.data.queries import Queries
-from pairity.exceptions import InputError, MissingExtraError
+from pairity.exceptions import InputError
 from pairity.reweighting.problem import Problem
+from pairity.reweighting.weights import PairWeights
 
 Along = Literal["lambda", "tolerance"]
 
@@ -40,6 +41,7 @@ class PathPoint:
     x : float
         The share of λ* that the ranker was trained with.
     lambda_ : array of shape (n_groups, n_groups) or (n_groups,), x · λ*
+    pair_weights : PairWeights, the weights of λ
     violation : float
         The largest gap, on the queries that the path reports on.
     auc : float, on the same queries
@@ -53,6 +55,7 @@ class PathPoint:
     value: float
     x: float
     lambda_: Array
+    pair_weights: PairWeights
     violation: float
     auc: float
     seconds: float
@@ -120,14 +123,8 @@ class Path:
         -------
         matplotlib.axes.Axes
         """
-        try:
-            from matplotlib import pyplot as plt
-        except ImportError as error:
-            raise MissingExtraError(
-                'plot requires Matplotlib. Install it with: pip install "pairity[plot]"'
-            ) from error
         if ax is None:
-            _, ax = plt.subplots()
+            _, ax = import_extra("matplotlib.pyplot", "Path.plot", "plot").subplots()
         points = sorted(self.points, key=lambda point: point.value)
         values = [point.value for point in points]
         ax.plot(values, [point.auc for point in points], "o-", label="utility (AUC)")
@@ -251,8 +248,8 @@ def tolerance_path(
         point = replace(trainer.points[x], value=tolerance, reached=bool(within))
         if test is not None:
             reported = replace(problem, measured_on=test)
-            delta, auc = reported.measure(reported.scores(point.model))
-            point = replace(point, violation=largest_gap(delta), auc=auc)
+            _, violation, auc = reported.measure(reported.scores(point.model))
+            point = replace(point, violation=violation, auc=auc)
         points.append(_kept(point, keep_models))
     return _path("tolerance", points, problem, test)
 
@@ -286,8 +283,10 @@ class _Trainer:
                 None if nearest is None else models[nearest],
                 f"with the weights of x = {x:g} times λ*",
             )
+            table = self.problem.weigher.table(trained.lambda_)
+            weights = PairWeights(table, self.problem.queries.groups)
             self.points[x] = PathPoint(
-                x, x, trained.lambda_, largest_gap(trained.delta), trained.auc, trained.seconds,
+                x, x, trained.lambda_, weights, trained.violation, trained.auc, trained.seconds,
                 model=trained.model,
             )  # fmt: skip
         return self.points[x]

@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from pairity._utils.typing import Array
-from pairity.constraints import Constraint, Contrasts
+from pairity.constraints import Constraint, Contrasts, largest_gap
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
 from pairity.pairs.cells import mean_auc
@@ -23,11 +23,12 @@ from pairity.reweighting.weights import Weigher, make_weigher
 
 
 class Trained(NamedTuple):
-    """A fitted ranker, the multipliers it was trained with, and its delta and AUC."""
+    """A fitted ranker, the multipliers that it was trained with, and its measurements."""
 
     model: Any
     lambda_: Array
     delta: Array
+    violation: float
     auc: float
     seconds: float  # for training and measuring
 
@@ -116,15 +117,15 @@ class Problem:
         """The scores of the queries that are measured on."""
         return self.target.each(partial(scores_of, model))
 
-    def measure(self, scores: Array) -> tuple[Array, float]:
-        """Delta and AUC of scores of the queries that are measured on."""
+    def measure(self, scores: Array) -> tuple[Array, float, float]:
+        """Delta, violation and AUC of scores of the queries that are measured on."""
         delta = self.constraint.delta(self.target, scores)
         if not np.isfinite(delta[np.isfinite(self.unranked)]).all():
             raise ConstraintError(
                 f"{self.constraint!r} compares other entries for these scores than for equal "
                 "scores. Return NaN only where the data have nothing to compare for any scores."
             )
-        return delta, mean_auc(self.target, scores)
+        return delta, largest_gap(delta), mean_auc(self.target, scores)
 
 
 def _equal_scores(queries: Queries) -> Array:

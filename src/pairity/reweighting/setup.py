@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
-import numpy as np
 from sklearn.utils import check_random_state
 
 from pairity._utils.json_codec import require_stored
-from pairity._utils.validation import is_real
+from pairity._utils.validation import is_real, require_count, require_number
 from pairity.constraints import Constraint, as_constraint
 from pairity.data.queries import require_features, require_groups, require_preferences
 from pairity.data.sources import client_of, errors_about, open_queries, queries_type, read_alike
@@ -146,11 +144,8 @@ class Setup:
 
 def _check_parameters(model: Any) -> None:
     require_stored(model)
-    if not is_real(model.tolerance) or not 0.0 <= model.tolerance < np.inf:
-        raise InputError(f"tolerance must be a number of at least 0 (got {model.tolerance!r}).")
-    rounds = model.max_rounds
-    if not is_real(rounds) or not isinstance(rounds, Integral) or rounds < 0:
-        raise InputError(f"max_rounds must be a whole number of at least 0 (got {rounds!r}).")
+    require_number(model.tolerance, "tolerance")
+    require_count(model.max_rounds, "max_rounds", least=0)
     try:
         check_random_state(model.random_state)
     except ValueError as error:

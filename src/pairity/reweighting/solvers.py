@@ -8,16 +8,18 @@ nor the ranker, only K² numbers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from pairity._utils.typing import Array
+from pairity._utils.validation import require_number
 from pairity.constraints import Contrasts
 from pairity.exceptions import InputError
 
 Foresight = Callable[[Array], Array]  # from a change of λ to the expected change of delta
+Foresee = Callable[[], Foresight] | None  # computes a foresight around λ, if the ranker can
 
 FARTHEST = 12.0  # largest exponent: exp(12) is a weight ratio of 160,000, beyond it nothing changes
 _DECIMALS = 12  # of an exponent; further digits depend only on the order of summation
@@ -51,11 +53,7 @@ class Solver(Protocol):
         ...
 
     def step(
-        self,
-        lambda_: Array,
-        delta: Array,
-        state: Any,
-        foresee: Callable[[], Foresight] | None = None,
+        self, lambda_: Array, delta: Array, state: Any, foresee: Foresee = None
     ) -> tuple[Array | None, Any]:
         """Return the next λ, or None to give up, and the next state.
 
@@ -77,7 +75,7 @@ class PlainStep:
     eta: float = 1.0
 
     def __post_init__(self) -> None:
-        _require_positive(self, "eta")
+        require_number(self.eta, "eta", positive=True)
 
     def start(self, delta: Array, scale: Array, tolerance: float = 0.0) -> None:
         """There is no state."""
@@ -87,7 +85,7 @@ class PlainStep:
         lambda_: Array,
         delta: Array,
         state: None,
-        foresee: Callable[[], Foresight] | None = None,  # noqa: ARG002
+        foresee: Foresee = None,  # noqa: ARG002
     ) -> tuple[Array, None]:
         """One step along delta; entries that are not compared stay."""
         return lambda_ - self.eta * np.nan_to_num(delta), state
@@ -137,7 +135,8 @@ class DampedStep:
     inside: float = 0.02
 
     def __post_init__(self) -> None:
-        _require_positive(self, "slope", "radius", "narrowest", "patience", "inside")
+        for parameter in fields(self):
+            require_number(getattr(self, parameter.name), parameter.name, positive=True)
 
     def start(self, delta: Array, scale: Array, tolerance: float = 0.0) -> _Search:
         """A search without any round."""
@@ -148,11 +147,7 @@ class DampedStep:
         return _Search(contrasts, units, prior, prior, self.radius, aim)
 
     def step(
-        self,
-        lambda_: Array,
-        delta: Array,
-        state: _Search,
-        foresee: Callable[[], Foresight] | None = None,
+        self, lambda_: Array, delta: Array, state: _Search, foresee: Foresee = None
     ) -> tuple[Array | None, _Search]:
         """The next λ, from the best one so far."""
         gaps = state.contrasts.gaps(delta)
@@ -165,12 +160,6 @@ class DampedStep:
         if following is None:
             return None, state
         return (following * state.units).reshape(lambda_.shape), state
-
-
-def _require_positive(solver: Any, *names: str) -> None:
-    for name in names:
-        if not 0.0 < getattr(solver, name) < np.inf:
-            raise InputError(f"{name} is {getattr(solver, name)!r}; it must be a positive number.")
 
 
 _SEARCH_STEPS = 8  # steps per search of the expected gaps
@@ -226,7 +215,7 @@ class _Search:
         """Whether a round has been learned from."""
         return len(self.best) > 0
 
-    def learn(self, point: Array, gaps: Array, foresee: Callable[[], Foresight] | None) -> _Search:
+    def learn(self, point: Array, gaps: Array, foresee: Foresee) -> _Search:
         """Take in the round that has just ended."""
         new = self._with_end(point, float(gaps[0])) if len(gaps) == 1 else self
         ask = None if new.bracketed else foresee
@@ -246,14 +235,12 @@ class _Search:
         new = replace(new, radius=(3.0 if len(gaps) == 1 else 2.0) * size if good else size)
         return new._moved(point, gaps, learned, ask)
 
-    def _moved(
-        self, point: Array, gaps: Array, jacobian: Array, ask: Callable[[], Foresight] | None
-    ) -> _Search:
+    def _moved(self, point: Array, gaps: Array, jacobian: Array, ask: Foresee) -> _Search:
         """The search with a new best point, and the foresight from there."""
-        if ask is None:
-            return replace(self, best=point, gaps=gaps, foresight=None, jacobian=jacobian)
-        jacobian = np.zeros_like(jacobian)
-        return replace(self, best=point, gaps=gaps, foresight=ask(), jacobian=jacobian)
+        foresight = None if ask is None else ask()
+        if foresight is not None:
+            jacobian = np.zeros_like(jacobian)
+        return replace(self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian)
 
     def expected(self, point: Array) -> Array:
         """The gaps expected at these exponents."""
