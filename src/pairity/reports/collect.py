@@ -22,7 +22,7 @@ from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityWarning
 from pairity.reports.caveats import add_caveats
-from pairity.reports.evidence import Candidate, Evidence, Table
+from pairity.reports.evidence import Candidate, Evidence, ShownQuery, Table
 from pairity.reports.observations import (
     BINS,
     Observer,
@@ -125,17 +125,13 @@ def collect(
     """
     chosen = Options(**options)
     scored = {name: _as_scored(name, ranker) for name, ranker in rankers.items()}
-    if not scored:
-        raise InputError("There is no ranker to report on. Pass at least one with its scores.")
     names = list(scored)
-    before, after = chosen.before or names[0], chosen.after or names[-1]
-    for name in (before, after):
-        if name not in scored:
-            raise InputError(f"There is no ranker {name!r}. Choose one of {', '.join(names)}.")
-    tolerance, constraint = chosen.tolerance, chosen.constraint
+    before, after = _compared(chosen, names)
+    constraint = chosen.constraint
     if model is not None:
-        tolerance = float(model.tolerance) if tolerance is None else tolerance
         constraint = model.constraint if constraint is None else constraint
+        if chosen.tolerance is None:
+            chosen = replace(chosen, tolerance=float(model.tolerance))
         if scored[after].weights is None:
             scored[after] = replace(scored[after], weights=model.pair_weights_.table)
     constraint = as_constraint("inter" if constraint is None else constraint)
@@ -144,19 +140,13 @@ def collect(
         queries, constraint, label, scored[before].scores, chosen.confidence, chosen.n_resamples,
         chosen.random_state,
     )  # fmt: skip
-    shown = choose_queries(queries, observer.gaps(scored[before].scores))
-    tops = {name: top_rows(queries, ranker.scores, shown) for name, ranker in scored.items()}
-    listed = list_queries(observer, shown, tops.values(), chosen.items)
+    queries_shown, rankings = _rankings(observer, scored, chosen.items)
     candidates = []
     for name, ranker in scored.items():
         result = (audits or {}).get(name) or audit(
             queries, ranker.scores, constraints=constraints, confidence=chosen.confidence,
             n_resamples=chosen.n_resamples, random_state=chosen.random_state, name=name,
         )  # fmt: skip
-        indices = [
-            tuple(query.rows.index(row) for row in top)
-            for query, top in zip(listed, tops[name], strict=True)
-        ]
         candidates.append(
             Candidate(
                 name=name,
@@ -166,9 +156,8 @@ def collect(
                 weights=None if ranker.weights is None else _table(ranker.weights),
                 positions=_table(position_shares(queries, ranker.scores)),
                 histogram=observer.histogram(ranker.scores),
-                tops=tuple(indices),
-                scores=_table(ranker.scores[top] for top in tops[name]),
                 note=ranker.note,
+                **rankings[name],
                 **_audited(result, label),
             )
         )
@@ -177,14 +166,11 @@ def collect(
         candidates=(*candidates, *_frontier_candidates(frontier, label, names)),
         constraint=label,
         definition=repr(constraint)[:500],
-        tolerance=tolerance,
-        confidence=float(chosen.confidence),
-        n_resamples=int(chosen.n_resamples),
         groups=queries.groups,
         before=names.index(before),
         after=names.index(after),
         bins=BINS if observer.pairwise else (),
-        queries=tuple(query.shown for query in listed),
+        queries=queries_shown,
         n_queries=queries.n_queries,
         **({} if model is None else describe_fit(model)),
     )
@@ -323,13 +309,10 @@ def collect_audits(
         for name in [result.name or f"ranker {number}"]
     ]
     return _evidence(
-        Options(title=title),
+        Options(title=title, tolerance=tolerance, confidence=first.confidence, n_resamples=0),
         candidates=(*candidates, *_frontier_candidates(frontier, label)),
         constraint=label,
         definition=label,
-        tolerance=tolerance,
-        confidence=first.confidence,
-        n_resamples=0,
         groups=first.groups,
         before=0,
         after=len(results) - 1,
@@ -343,6 +326,9 @@ def _evidence(options: Options, **facts: Any) -> Evidence:
     return add_caveats(
         Evidence(
             title=options.title,
+            tolerance=options.tolerance,
+            confidence=float(options.confidence),
+            n_resamples=int(options.n_resamples),
             attributes=tuple(map(str, options.attributes)),
             provenance=tuple((str(key), str(text)) for key, text in options.provenance.items()),
             gap=gap,
@@ -351,12 +337,44 @@ def _evidence(options: Options, **facts: Any) -> Evidence:
     )
 
 
+def _compared(options: Options, names: list[str]) -> tuple[str, str]:
+    """The names of the two rankers that the page compares first."""
+    if not names:
+        raise InputError("There is no ranker to report on. Pass at least one with its scores.")
+    before, after = options.before or names[0], options.after or names[-1]
+    for name in (before, after):
+        if name not in names:
+            raise InputError(f"There is no ranker {name!r}. Choose one of {', '.join(names)}.")
+    return before, after
+
+
 # --- candidates ----------------------------------------------------------------------------------
 
 
 def _as_scored(name: str, ranker: Any) -> Scored:
     scored = ranker if isinstance(ranker, Scored) else Scored(ranker)
     return replace(scored, scores=as_numbers(scored.scores, f"the scores of {name!r}", None))
+
+
+def _rankings(
+    observer: Observer, scored: Mapping[str, Scored], items: Sequence[Any] | None
+) -> tuple[tuple[ShownQuery, ...], dict[str, dict[str, Any]]]:
+    """The queries that are shown, and the order and scores of their first items by ranker."""
+    queries = observer.queries
+    shown = choose_queries(queries, observer.gaps(observer.first))
+    tops = {name: top_rows(queries, ranker.scores, shown) for name, ranker in scored.items()}
+    listed = list_queries(observer, shown, tops.values(), items)
+    rankings = {
+        name: {
+            "tops": tuple(
+                tuple(query.rows.index(row) for row in top)
+                for query, top in zip(listed, tops[name], strict=True)
+            ),
+            "scores": _table(ranker.scores[top] for top in tops[name]),
+        }
+        for name, ranker in scored.items()
+    }
+    return tuple(query.shown for query in listed), rankings
 
 
 def _along_path(
