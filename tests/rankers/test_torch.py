@@ -426,20 +426,20 @@ def test_embeddings_want_their_numbers_as_they_are():
         ({"estimator": nn.Identity()}, "no parameter that can be trained"),
         ({"estimator": nn.Linear(5, 2)}, r"shape \(15, 2\).*one score per item"),
         ({"estimator": nn.Linear(4, 1)}, r"cannot score features of shape \(15, 5\)"),
-        ({"estimator": nn.LSTM(5, 1)}, "rather than a tensor"),
-        ({"optimizer": "newton"}, "optimizer is 'newton'"),
-        ({"learning_rate": 0}, "learning_rate is 0"),
-        ({"learning_rate": "fast"}, "learning_rate is 'fast'"),
-        ({"weight_decay": -1.0}, "weight_decay is -1"),
-        ({"epochs": 0}, "epochs is 0"),
-        ({"batch_queries": 0.5}, "batch_queries is 0.5"),
-        ({"patience": 0}, "patience is 0"),
+        ({"estimator": nn.LSTM(5, 1)}, "instead of a tensor"),
+        ({"optimizer": "newton"}, "optimizer must be .*got 'newton'"),
+        ({"learning_rate": 0}, "learning_rate must be .*got 0"),
+        ({"learning_rate": "fast"}, "learning_rate must be .*got 'fast'"),
+        ({"weight_decay": -1.0}, "weight_decay must be .*got -1"),
+        ({"epochs": 0}, "epochs must be .*got 0"),
+        ({"batch_queries": 0.5}, "batch_queries must be .*got 0.5"),
+        ({"patience": 0}, "patience must be .*got 0"),
         ({"validation": 1.5}, "must lie between 0 and 1"),
         ({"validation": 0.01}, "leaves 0"),
-        ({"loss": "lambdarank", "patience": 3}, "no value that could be watched"),
+        ({"loss": "lambdarank", "patience": 3}, "has no value, which validation and patience need"),
         ({"loss": "huber"}, "no loss named 'huber'"),
-        ({"device": "toaster"}, "device is 'toaster'"),
-        ({"random_state": "x"}, "random_state is 'x'"),
+        ({"device": "toaster"}, "device must be .*got 'toaster'"),
+        ({"random_state": "x"}, "random_state must be .*got 'x'"),
     ],
     ids=str,
 )  # fmt: skip
@@ -451,7 +451,7 @@ def test_bad_parameters(options, message):
 
 def test_bad_data():
     ranker = TorchRanker(net(), epochs=1)
-    with pytest.raises(InputError, match="weigh 0 together"):
+    with pytest.raises(InputError, match="total weight of 0"):
         ranker.fit_pairs(QUERIES, np.zeros((2, 2)))
     with pytest.raises(InputError, match="no features"):
         ranker.fit_pairs(Queries.from_arrays(None, DATA.y, qid=DATA.qid), np.ones((0, 0)))
@@ -469,7 +469,7 @@ def test_scores_that_are_detached_cannot_be_trained():
         def forward(self, x):
             return super().forward(x).detach()
 
-    with pytest.raises(InputError, match="do not follow from its parameters"):
+    with pytest.raises(InputError, match="do not depend on its parameters"):
         TorchRanker(Detached(5, 1), epochs=1).fit_pairs(QUERIES, TABLE)
 
 

@@ -20,7 +20,7 @@ from pairity.data.parquet_features import LITTLE_MEMORY, ParquetFeatures, is_lac
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, NoMemoryError
 from pairity.rankers._engines import EngineRanker
-from pairity.rankers._estimators import remember_features, require_trainable
+from pairity.rankers._estimators import remember_queries, require_trainable
 from pairity.rankers._evaluation_sets import SET_PARAMETERS, read_evaluation_sets
 from pairity.rankers._objective import Follow
 
@@ -110,7 +110,7 @@ class BoosterRanker(EngineRanker):
             train_on_workers(queries, self, follow, fit_params)
             return self
         require_trainable(queries)
-        remember_features(self, queries.X, queries.y)
+        remember_queries(self, queries)
         with _memory_advice(self.engine[0], isinstance(queries.X, ParquetFeatures)):
             self._train(queries, follow, measured_on, fit_params)
         return self

@@ -26,7 +26,7 @@ from pairity.data.distributed.clients import lost_client, while_connected, worke
 from pairity.data.distributed.queries import DaskQueries, n_worker_threads
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityError, PairityWarning, TrainingError
-from pairity.rankers._estimators import remember_features
+from pairity.rankers._estimators import remember_queries
 
 ATTEMPTS = 4
 MEETING = 120.0  # seconds for all workers to meet
@@ -297,7 +297,7 @@ def _train(
             if hasattr(follow, "measured_on"):
                 follow = copy.copy(follow)
                 follow.measured_on = share
-            remember_features(ranker, share.X, share.y)
+            remember_queries(ranker, share)
             ranker._train(share, follow, None, fit_params)
         if meeting.token in _trackers:
             _trackers[meeting.token].wait_for(timeout=int(MEETING))  # until all have left

@@ -1,15 +1,16 @@
-"""What our scikit-learn estimators share: their score, what they remember of features, saving."""
+"""The part that all scikit-learn estimators of pairity share: features, score, saving."""
 
 from __future__ import annotations
 
 import io
 import os
-import sys
+import platform
 import zipfile
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
+from inspect import signature
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,16 +28,6 @@ from pairity.data.sources import is_dask, open_queries, queries_type
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.cells import mean_auc
 from pairity.pairs.losses import LOSSES
-
-
-def remember_features(estimator: Any, X: Any, y: Any) -> None:
-    """Set ``n_features_in_`` and, for columns named by strings, ``feature_names_in_``."""
-    try:
-        validate_data(estimator, X, y, reset=True, skip_check_array=True)
-    except (TypeError, ValueError) as error:
-        raise InputError(str(error)) from error
-    if isinstance(X, ParquetFeatures):
-        estimator.feature_names_in_ = np.array(X.names, dtype=object)
 
 
 def remember_queries(estimator: Any, queries: Any) -> None:
@@ -70,7 +61,7 @@ def require_same_features(estimator: Any, names: tuple[str, ...] | None, n_featu
 
 
 def read_features(estimator: Any, X: Any, *, raw: bool = False) -> Any:
-    """A checked feature matrix, or table, with the columns the estimator was fitted on."""
+    """Return a checked feature matrix, or table, with the columns of the fit."""
     features, _ = as_raw_features(X) if raw else as_features(X)
     if isinstance(X, ParquetFeatures):
         require_same_features(estimator, X.names, X.shape[1])
@@ -83,19 +74,19 @@ def read_features(estimator: Any, X: Any, *, raw: bool = False) -> Any:
 
 
 def require_streams(ranker: Any, X: Any) -> None:
-    """Refuse features in files, for a ranker that needs them in memory to train."""
+    """Refuse features in files for a ranker that needs them in memory to train."""
     if isinstance(X, ParquetFeatures) and not getattr(ranker, "streams", False):
         raise InputError(
             f"{type(ranker).__name__} needs its features in memory to train, but they are in "
-            "Parquet files. LinearRanker, LightGBM and XGBoost train on files; where there is "
-            "room, read them first: fit(**queries.in_memory())."
+            "Parquet files. LinearRanker, LightGBM and XGBoost train on files. If memory "
+            "suffices, read the features first: fit(**queries.in_memory())."
         )
 
 
 def predict_in_blocks(
     predict: Callable[[Any], Array], features: ParquetFeatures, *, raw: bool
 ) -> Array:
-    """What a function predicts for features in files, block by block."""
+    """Apply a function of features to files, block by block, and return the scores."""
     scores = np.empty(len(features))
     for rows, block in features.blocks():
         if not raw:
@@ -113,13 +104,13 @@ def require_stored_size(data: bytes) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Stored:
-    """What a fitted estimator is saved as.
+    """A fitted estimator in the form in which it is saved.
 
     Attributes
     ----------
-    content : dict, what the manifest says of it
+    content : dict, its part of the manifest
     files : dict from file name to bytes
-    libraries : tuple of str, the distributions whose versions matter
+    libraries : tuple of str, the distributions whose versions are recorded
     """
 
     content: dict[str, Any]
@@ -128,7 +119,7 @@ class Stored:
 
 
 def describe_features(estimator: Any) -> dict[str, Any]:
-    """Number and names of the features that an estimator remembers."""
+    """Return the number and the names of the features of a fit, for the manifest."""
     names = getattr(estimator, "feature_names_in_", None)
     return {
         "number": int(estimator.n_features_in_),
@@ -137,7 +128,7 @@ def describe_features(estimator: Any) -> dict[str, Any]:
 
 
 def restore_features(estimator: Any, entry: Entry) -> None:
-    """What `describe_features` wrote."""
+    """Set the attributes that `describe_features` wrote."""
     estimator.n_features_in_ = entry.count("number")
     if entry.get("names") is not None:
         names = entry.read("names", tuple[str, ...])
@@ -148,8 +139,7 @@ def restore_features(estimator: Any, entry: Entry) -> None:
 
 def require_trainable(queries: Queries) -> None:
     """Refuse queries without features or without preference pairs."""
-    if queries.X is None:
-        raise InputError("The queries have no features. Build them with X.")
+    require_features(queries)
     require_preferences(queries)
 
 
@@ -163,16 +153,16 @@ def require_spreads(ranker: Any) -> None:
 
 
 class RankingEstimator(BaseEstimator):  # type: ignore[misc]
-    """An estimator that scores items: sparse features welcome, labels needed, AUC as score."""
+    """An estimator that scores items. It takes sparse features, and its score is the AUC."""
 
     @abstractmethod
     def predict(self, X: Any) -> Array:
-        """Scores of shape (n_items,), in the order of the rows."""
+        """Return scores of shape (n_items,), in the order of the rows."""
 
     def score(
         self, X: Any, y: Any, *, qid: Any, sample_weight: Any = None, query_weight: Any = None
     ) -> float:
-        """The AUC per query, averaged over queries; weights as in `fit`."""
+        """Return the AUC per query, averaged over queries; weights as in `fit`."""
         scores = self.predict(X)
         queries = Queries.from_arrays(
             X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight, raw=True
@@ -182,26 +172,26 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
 
     @abstractmethod
     def to_files(self) -> Stored:
-        """The fitted estimator as content of a manifest and files."""
+        """Return the fitted estimator as content of a manifest and files."""
 
     def save(
         self, path: str | os.PathLike[str], *, also: Mapping[str, bytes] | None = None
     ) -> None:
-        """Save the fitted model as a folder, for `pairity.load`; nothing in it is pickled.
+        """Save the fitted model as a folder for `pairity.load`. Nothing in it is pickled.
 
         Parameters
         ----------
         path : str or path
-            A folder that is not there yet, an empty one, or a saved model, which is replaced.
-            It is written whole or not at all.
+            A folder that does not exist, an empty folder, or a saved model, which is replaced.
+            It is written completely or not at all.
         also : mapping from a file's name to its content, optional
-            Further files to keep with the model, such as a report.
+            Further files to store with the model, such as a report.
 
         Notes
         -----
-        The folder holds the engine's own file and ``manifest.json``; MODEL_FORMAT.md describes
-        both. Features and labels of the training data are not in it, nor which item is in which
-        group; the names of features and groups are.
+        The folder contains the engine's own file and ``manifest.json``; MODEL_FORMAT.md describes
+        both. It contains the names of features and groups, but no features, labels or groups of
+        training items.
         """
         stored = self.to_files()
         content = {"versions": _versions(stored.libraries), **stored.content}
@@ -217,14 +207,14 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 class PairRanker(RankingEstimator):
-    """An estimator that trains on weighted pairs: `fit` is `fit_pairs` with all of equal weight."""
+    """An estimator that trains on weighted pairs; `fit` is `fit_pairs` with equal weights."""
 
     raw_features = False
     learnt: ClassVar[str] = "model_"  # the attribute that a fit sets
     streams: ClassVar[bool] = False  # whether it trains on features in files
-    spreads: ClassVar[bool] = False  # whether it trains on queries that lie on several machines
-    file_name: ClassVar[str] = ""  # of the engine's own file, where it can be saved
-    needs_module: ClassVar[bool] = False  # whether `load` must be given a PyTorch module
+    spreads: ClassVar[bool] = False  # whether it trains on queries of several machines
+    file_name: ClassVar[str] = ""  # name of the engine's own file; empty if it cannot be saved
+    needs_module: ClassVar[bool] = False  # whether `load` needs a PyTorch module
     libraries: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
@@ -236,7 +226,7 @@ class PairRanker(RankingEstimator):
         previous: Any = None,
         **fit_params: Any,
     ) -> Self:
-        """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
+        """Fit on weighted pairs; see `pairity.rankers.Ranker`."""
 
     def fit(
         self,
@@ -261,11 +251,11 @@ class PairRanker(RankingEstimator):
             require_features(queries)
             require_streams(self, queries.X)
             remember_queries(self, queries)
-            table = np.ones((queries.n_groups, queries.n_groups))
-            return self.fit_pairs(queries, table, **fit_params)
+            weights = np.ones((queries.n_groups, queries.n_groups))
+            return self.fit_pairs(queries, weights, **fit_params)
 
     def predict(self, X: Any) -> Array:
-        """Scores of shape (n_items,), in the order of the rows; lazy, of a Dask collection."""
+        """Return scores of shape (n_items,) in the order of the rows; lazy for Dask collections."""
         check_is_fitted(self, self.learnt)
         if is_dask(X):
             from pairity.data.distributed.collections import lazy_scores
@@ -278,12 +268,12 @@ class PairRanker(RankingEstimator):
 
     @abstractmethod
     def _scores(self, features: Any) -> Array:
-        """Scores of checked features."""
+        """Return the scores of checked features."""
 
-    # --- saved and loaded ------------------------------------------------------------------------
+    # --- saving and loading ----------------------------------------------------------------------
 
     def to_files(self) -> Stored:
-        """What the ranker is saved as; see `save`."""
+        """Return the ranker in the form in which it is saved; see `save`."""
         check_is_fitted(self)
         if not self.file_name or not type(self).__module__.startswith("pairity."):
             raise ModelFileError(
@@ -302,7 +292,7 @@ class PairRanker(RankingEstimator):
 
     @classmethod
     def from_files(cls, entry: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
-        """The fitted ranker from what `to_files` gave; `module` is PyTorch's architecture."""
+        """Return the fitted ranker from the result of `to_files`; `module` is for PyTorch."""
         if entry.get("file") != cls.file_name or set(files) != {cls.file_name}:
             raise entry.refuse("file", f"other than the one file of a {cls.__name__}")
         ranker = cls.from_settings(entry.entry("settings"), files, module)
@@ -314,27 +304,27 @@ class PairRanker(RankingEstimator):
     def from_settings(
         cls,
         entry: Entry,
-        files: Mapping[str, bytes],  # noqa: ARG003 - where a setting is in the engine's file
-        module: Any = None,  # noqa: ARG003 - TorchRanker's
+        files: Mapping[str, bytes],  # noqa: ARG003 - RegressorRanker reads a setting from it
+        module: Any = None,  # noqa: ARG003 - TorchRanker reads it
     ) -> Self:
-        """The ranker, not fitted."""
+        """Return the ranker, not fitted."""
         ranker: Self = build(cls, cls._decode_settings(entry), entry.place)
         return ranker
 
     def _encode_settings(self) -> dict[str, Any]:
-        names = self._get_param_names()
-        return {name: encode(getattr(self, name), _known_losses()) for name in names}
+        params = self.get_params(deep=False)
+        return {name: encode(value, _known_losses()) for name, value in params.items()}
 
     @classmethod
     def _decode_settings(cls, entry: Entry) -> dict[str, Any]:
-        return entry.settings(tuple(cls._get_param_names()), _known_losses())
+        return entry.settings(tuple(signature(cls).parameters), _known_losses())
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
-        """What the manifest says of what was learnt, and the engine's own file."""
+        """Return the fitted state for the manifest, and the engine's own file."""
         raise NotImplementedError
 
     def _from_native(self, state: Entry, data: bytes) -> None:
-        """Set what `_to_native` gave."""
+        """Set the state and the model that `_to_native` returned."""
         raise NotImplementedError
 
 
@@ -343,17 +333,15 @@ def _known_losses() -> dict[str, type]:
 
 
 def _versions(libraries: tuple[str, ...]) -> dict[str, str]:
-    """The versions of what a model was trained and saved with."""
+    """Return the versions of the libraries that trained and saved a model."""
     import pairity
 
-    found = {"pairity": pairity.__version__, "python": ".".join(map(str, sys.version_info[:3]))}
-    for name in ("numpy", *libraries):
-        found[name] = _version(name)
-    return found
+    versions = {"pairity": pairity.__version__, "python": platform.python_version()}
+    return {**versions, **{name: _version(name) for name in ("numpy", *libraries)}}
 
 
 def _version(name: str) -> str:
-    for distribution in (name, f"{name}-cpu"):  # xgboost-cpu is xgboost
+    for distribution in (name, f"{name}-cpu"):  # xgboost-cpu also installs xgboost
         try:
             return metadata.version(distribution)
         except metadata.PackageNotFoundError:

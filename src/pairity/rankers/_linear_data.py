@@ -20,7 +20,7 @@ from pairity._utils.threads import run_all
 from pairity._utils.typing import Array
 from pairity.data.features import Features, require_finite
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
-from pairity.data.queries import Queries
+from pairity.data.queries import Queries, require_features
 from pairity.exceptions import InputError
 from pairity.pairs.cells import cell_counts, total_weight
 from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic, subtract_margin
@@ -84,8 +84,7 @@ def linear_data(queries: Any, margin: float = 0.0) -> LinearData:
             "linear", margin, lambda: OnWorkers(queries, margin)
         )
         return on_workers
-    if queries.X is None:
-        raise InputError("The queries have no features. Build them with X.")
+    require_features(queries)
     if isinstance(queries.X, ParquetFeatures):
         return queries.cached("streamed", margin, lambda: Streamed(queries, margin))
     return InMemory(queries, margin)

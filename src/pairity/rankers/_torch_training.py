@@ -1,4 +1,4 @@
-"""How a PyTorch module is trained on weighted pairs, and scores items."""
+"""Training of a PyTorch module on weighted pairs, and its scores."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from pairity.exceptions import InputError, PairityError, TrainingError
 from pairity.pairs.cells import cell_counts
 from pairity.pairs.losses import Loss
 
-_LEAST_STEPS, _LARGEST_BATCH = 20, 32
-_PREDICT_ENTRIES = 10_000_000  # of X that are scored at once
-_CONSTANT = 1e-7  # a spread this small against the mean is float32's rounding
+_LEAST_STEPS, _LARGEST_BATCH = 20, 32  # steps per epoch and queries per step of "auto"
+_PREDICT_ENTRIES = 10_000_000  # entries of X that are scored at once: 40 MB as float32
+_CONSTANT = 1e-7  # a deviation this small relative to the mean is rounding of float32
 
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """Queries whose rows stand together, and the table that makes their loss a mean."""
+    """Queries with contiguous rows, and the weights that make their loss a mean."""
 
     queries: Queries
     bounds: NDArray[np.int64]
-    table: Array
+    weights: Array
 
     @classmethod
-    def of(cls, queries: Queries, table: Array, name: str) -> Weighted:
-        """Of the queries whose pairs weigh something."""
-        padded = queries.pad(table)
+    def of(cls, queries: Queries, weights: Array, name: str) -> Weighted:
+        """Select the queries with pairs of positive weight."""
+        padded = queries.pad(weights)
         weight = (cell_counts(queries) * padded).sum(axis=(1, 2)) * queries.weight_of_query
         if not weight.sum() > 0.0:
             raise InputError(
-                f"The preference pairs of the {queries.n_queries} {name} queries weigh "
-                f"{weight.sum():g} together. Check the weights, or hold out another share."
+                f"The preference pairs of the {queries.n_queries} {name} queries have a total "
+                f"weight of {weight.sum():g}. Check the weights, or hold out another share."
             )
         if not weight.all():
             queries = queries.take(weight != 0.0)
@@ -51,22 +51,22 @@ class Weighted:
         return cls(queries, np.r_[0, np.cumsum(sizes)], padded[own, own] / weight.sum())
 
     def part(self, chosen: NDArray[np.int64]) -> tuple[Queries, NDArray[np.int64], Array]:
-        """Some queries without their features, their rows, and the table with their codes."""
-        begin, sizes = self.bounds[chosen], np.diff(self.bounds)[chosen]
+        """Return some queries without features, their rows, and the weights of their codes."""
+        starts, sizes = self.bounds[chosen], np.diff(self.bounds)[chosen]
         query = np.repeat(np.arange(len(chosen)), sizes)
-        rows = np.arange(len(query)) + np.repeat(begin - np.cumsum(sizes) + sizes, sizes)
-        whole = self.queries
+        rows = np.arange(len(query)) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+        queries = self.queries
         part = replace(
-            whole,
+            queries,
             X=None,
-            y=whole.y[rows],
+            y=queries.y[rows],
             query=query,
-            query_ids=whole.query_ids[chosen],
-            group=whole.group[rows],
-            item_weight=None if whole.item_weight is None else whole.item_weight[rows],
-            query_weight=None if whole.query_weight is None else whole.query_weight[chosen],
+            query_ids=queries.query_ids[chosen],
+            group=queries.group[rows],
+            item_weight=None if queries.item_weight is None else queries.item_weight[rows],
+            query_weight=None if queries.query_weight is None else queries.query_weight[chosen],
         )
-        return part, rows, self.table[: part.n_codes, : part.n_codes].copy()
+        return part, rows, self.weights[: part.n_codes, : part.n_codes].copy()
 
 
 class Trainer:
@@ -89,7 +89,7 @@ class Trainer:
         self.n_epochs = self.best_epoch = self.n_steps = 0
 
     def score_one_query(self, when: str) -> None:
-        """See whether the module can; lazy layers find their shape here."""
+        """Check that the module can score one query. Lazy layers get their shape here."""
         X = self.data.queries.X[: int(self.data.bounds[1])]
         self.module.eval()
         try:
@@ -101,7 +101,7 @@ class Trainer:
                 f"The module cannot score features of shape {X.shape}: {type(error).__name__}: "
                 f"{error}"
             ) from error
-        _require_finite(scores, f"{when} the training, scores are")
+        _require_finite(scores, f"{when} training, scores are")
 
     def run(
         self,
@@ -113,54 +113,62 @@ class Trainer:
         standardised: bool,
         rng: np.random.RandomState,
     ) -> None:
-        """Train, and leave the module with the parameters that are to be kept."""
+        """Train, and leave the module with the parameters to return."""
         n_queries = self.data.queries.n_queries
         if batch_queries == "auto":
             batch_queries = min(max(n_queries // _LEAST_STEPS, 1), _LARGEST_BATCH)
         n_batches = 1 if batch_queries is None else -(-n_queries // int(batch_queries))
-        everything = self._batch(np.arange(n_queries)) if n_batches == 1 else None
+        single = self._batch(np.arange(n_queries)) if n_batches == 1 else None
         schedule = self.torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: 1.0 - decay * step / (epochs * n_batches)
         )
-        best, kept, stale = np.inf, None, 0
+        best, best_state, n_stale = np.inf, None, 0
         for self.n_epochs in range(1, epochs + 1):
-            losses = []
             self.module.train()
             if standardised:
-                self.module[0].eval()  # the statistics of the data, not of the batch
-            if everything is None:
-                parts = np.array_split(rng.permutation(n_queries), n_batches)
-            for at in range(n_batches):
-                batch = self._batch(parts[at]) if everything is None else everything
+                self.module[0].eval()  # statistics of the data, not of the batch
+            losses = []
+            for batch in [single] if single else self._batches(n_batches, rng):
                 losses.append(self._step(optimizer, batch, n_batches))
                 schedule.step()
-            now = float(np.sum(losses))
-            if self.has_value:
-                self.loss_curve.append(now)
-            if self.held_out is not None:
-                now = self._held_out_loss(self.held_out)
-                self.validation_curve.append(now)
-            if not now < best:
-                stale += 1
-            else:
-                best, stale, self.best_epoch = now, 0, self.n_epochs
+            value = self._record(float(np.sum(losses)))
+            if value < best:
+                best, n_stale, self.best_epoch = value, 0, self.n_epochs
                 if self.held_out is not None:
-                    kept = copy.deepcopy(self.module.state_dict())
-            if patience is not None and stale >= patience:
+                    best_state = copy.deepcopy(self.module.state_dict())
+            else:
+                n_stale += 1
+            if patience is not None and n_stale >= patience:
                 break
-        if kept is None:
+        if best_state is None:
             self.best_epoch = self.n_epochs
         else:
-            self.module.load_state_dict(kept)
+            self.module.load_state_dict(best_state)
+
+    def _record(self, loss: float) -> float:
+        """Append to the curves after an epoch, and return the loss to compare epochs by."""
+        if self.has_value:
+            self.loss_curve.append(loss)
+        if self.held_out is None:
+            return loss
+        self.module.eval()
+        queries = self.held_out.queries
+        scores = predict(self.torch, self.module, queries.X, self.device)
+        self.validation_curve.append(self._value(queries, scores, self.held_out.weights))
+        return self.validation_curve[-1]
+
+    def _batches(self, n_batches: int, rng: np.random.RandomState) -> Iterator[Any]:
+        order = rng.permutation(self.data.queries.n_queries)
+        yield from map(self._batch, np.array_split(order, n_batches))
 
     def _batch(self, chosen: NDArray[np.int64]) -> tuple[Queries, Array, Any]:
-        part, rows, table = self.data.part(chosen)
+        part, rows, weights = self.data.part(chosen)
         X = self.data.queries.X[rows]
-        return part, table, _tensor(self.torch, X, self.module, self.device)
+        return part, weights, _tensor(self.torch, X, self.module, self.device)
 
     def _step(self, optimizer: Any, batch: tuple[Queries, Array, Any], n_batches: int) -> float:
-        """One step of the optimizer; the batch's share in the mean loss before it."""
-        part, table, X = batch
+        """Take one step of the optimizer; return the batch's share of the mean loss before it."""
+        part, weights, X = batch
         losses: list[float] = []
 
         def closure() -> float:
@@ -168,54 +176,50 @@ class Trainer:
             scores = _forward(self.torch, self.module, X)
             if not scores.requires_grad:
                 raise InputError(
-                    "The module's scores do not follow from its parameters, so there is nothing "
-                    "to train. Leave out detach() and no_grad() in its forward()."
+                    "The module's scores do not depend on its parameters, so they cannot be "
+                    "trained. Remove detach() and no_grad() from its forward()."
                 )
             values = _numbers(self.torch, scores)
-            _require_finite(values, f"The training diverged in epoch {self.n_epochs}: scores are")
-            gradient, _ = self.loss.derivatives(part, values, table, iteration=self.n_steps)
+            _require_finite(values, f"Training diverged in epoch {self.n_epochs}: scores are")
+            gradient, _ = self.loss.derivatives(part, values, weights, iteration=self.n_steps)
             scores.backward(self.torch.from_numpy(n_batches * gradient).to(scores))
-            losses.append(self._value(part, values, table))
+            losses.append(self._value(part, values, weights))
             return n_batches * losses[-1]
 
         optimizer.step(closure)
         self.n_steps += 1
         return losses[0]
 
-    def _value(self, queries: Queries, scores: Array, table: Array) -> float:
+    def _value(self, queries: Queries, scores: Array, weights: Array) -> float:
         value: Any = getattr(self.loss, "value", None)
-        return float("nan") if value is None else float(value(queries, scores, table))
-
-    def _held_out_loss(self, held: Weighted) -> float:
-        self.module.eval()
-        scores = predict(self.torch, self.module, held.queries.X, self.device)
-        return self._value(held.queries, scores, held.table)
+        return float("nan") if value is None else float(value(queries, scores, weights))
 
 
 @contextmanager
 def own_randomness(torch: Any, seed: int, device: Any) -> Iterator[None]:
-    """Seed torch inside the block, and leave its random state as it was."""
+    """Seed torch inside the block, and restore its random state afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
 
 
 def find_device(torch: Any, name: Any) -> Any:
-    """The device of that name; with "auto", a GPU where there is one."""
+    """Return the device of that name; "auto" means a GPU if there is one."""
     if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise InputError(
-            f"device is {show(name)}. Give 'cpu', 'auto', or a device of torch's such as 'cuda:0'."
+            "device must be 'auto' or a device of torch, such as 'cpu' or 'cuda:0' (got "
+            f"{show(name)})."
         ) from error
 
 
 def dtype_of(torch: Any, module: Any) -> Any:
-    """The kind of numbers that the module computes with."""
-    kinds = (each.dtype for each in module.parameters() if each.is_floating_point())
-    return next(kinds, torch.get_default_dtype())
+    """Return the floating-point type of the module."""
+    types = (tensor.dtype for tensor in module.parameters() if tensor.is_floating_point())
+    return next(types, torch.get_default_dtype())
 
 
 def _tensor(torch: Any, X: Features, module: Any, device: Any) -> Any:
@@ -224,11 +228,11 @@ def _tensor(torch: Any, X: Features, module: Any, device: Any) -> Any:
 
 
 def _forward(torch: Any, module: Any, X: Any) -> Any:
-    """Scores of shape (n_items,)."""
+    """Return scores of shape (n_items,)."""
     scores = module(X)
     if not isinstance(scores, torch.Tensor):
         raise InputError(
-            f"The module returned {type(scores).__name__} rather than a tensor. Its forward() must "
+            f"The module returned {type(scores).__name__} instead of a tensor. Its forward() must "
             "return one score per item."
         )
     if tuple(scores.shape) not in ((len(X),), (len(X), 1)):
@@ -245,20 +249,20 @@ def _numbers(torch: Any, scores: Any) -> Array:
 
 
 def predict(torch: Any, module: Any, X: Features, device: Any) -> Array:
-    """Scores, of so many rows at a time that they take little memory."""
+    """Return scores, computed in blocks of rows to bound the memory."""
     n_items, n_features = X.shape
     rows = max(1, _PREDICT_ENTRIES // n_features)
     scores = np.empty(n_items)
     with torch.no_grad():
-        for begin in range(0, n_items, rows):
-            part = slice(begin, begin + rows)
+        for start in range(0, n_items, rows):
+            part = slice(start, start + rows)
             features = _tensor(torch, X[part], module, device)
             scores[part] = _numbers(torch, _forward(torch, module, features))
     return scores
 
 
 def moments(X: Features) -> tuple[Array, Array]:
-    """Mean and variance of every feature, a variance of 1 where it is constant."""
+    """Return mean and variance of every feature; a constant feature has variance 1."""
     if isinstance(X, sp.csr_array):
         mean, variance = mean_variance_axis(X, axis=0)
     else:
@@ -267,10 +271,10 @@ def moments(X: Features) -> tuple[Array, Array]:
     return mean, np.where(constant, 1.0, variance)
 
 
-def _require_finite(scores: Array, what: str) -> None:
-    bad = ~np.isfinite(scores)
-    if bad.any():
+def _require_finite(scores: Array, subject: str) -> None:
+    n_bad = int((~np.isfinite(scores)).sum())
+    if n_bad:
         raise TrainingError(
-            f"{what} NaN or infinity for {int(bad.sum())} of {len(scores)} items. Lower the "
-            "learning rate, standardise the features, or look at the module."
+            f"{subject} NaN or infinity for {n_bad} of {len(scores)} items. Lower the learning "
+            "rate, standardise the features, or check the module."
         )

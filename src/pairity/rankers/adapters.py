@@ -1,7 +1,7 @@
-"""as_ranker: other people's models as rankers that pairity can train.
+"""as_ranker: models of other libraries as rankers that pairity can train.
 
-Which adapter serves a model is told from its class, by name, so that no engine is imported before
-one of its models is handed in.
+The adapter of a model is found by the name of its class, so that no engine is imported before one
+of its models is passed.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from inspect import isfunction
 from typing import Any
 
 from sklearn.base import BaseEstimator, is_regressor
-from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import has_fit_parameter
 
 from pairity import rankers
 from pairity._utils.json_codec import Entry
@@ -20,6 +18,7 @@ from pairity._utils.validation import show
 from pairity.exceptions import InputError
 from pairity.rankers.base import Ranker
 from pairity.rankers.linear import LinearRanker
+from pairity.rankers.regressor import weight_name
 
 # The library, its class, and the adapter of that class.
 _ADAPTERS = {
@@ -28,22 +27,18 @@ _ADAPTERS = {
     ("catboost", "CatBoostRanker"): "CatBoostPairRanker",
     ("torch", "Module"): "TorchRanker",
 }
-# Dask's ranking models, and those that each of their workers trains.
-_SPREAD = {
+# Dask's ranking models, and the models that their workers train.
+_DASK = {
     ("lightgbm", "DaskLGBMRanker"): "LGBMRanker",
     ("xgboost", "DaskXGBRanker"): "XGBRanker",
 }
-_REFUSED = {
-    "lightgbm": "LGBMRanker",
-    "xgboost": "XGBRanker",
-    "catboost": "CatBoostRanker",
-}
+_RANKING_MODELS = {library: name for library, name in _ADAPTERS if library != "torch"}
 # The rankers that a model folder can contain.
 _SAVED = [name for name in rankers.__all__ if name != "Ranker"]
 
 
 def ranker_class(entry: Entry) -> Any:
-    """The class of a saved ranker, from what the manifest says of it."""
+    """Return the class of a saved ranker, from its entry in the manifest."""
     name = entry.read("class", str)
     if name not in _SAVED:
         raise entry.refuse("class", f"{show(name)}, which is none of {', '.join(_SAVED)}")
@@ -51,15 +46,15 @@ def ranker_class(entry: Entry) -> Any:
 
 
 def as_ranker(model: Any) -> Ranker:
-    """A ranker from whatever the caller has.
+    """Return a ranker for a model of any supported kind.
 
     Parameters
     ----------
     model : None, Ranker, LGBMRanker, XGBRanker, CatBoostRanker, torch.nn.Module or regressor
-        None stands for `LinearRanker()`. A ranker is handed back as it is; an engine's model is
-        wrapped with the adapter's defaults. To set those, make the adapter yourself, for example
-        ``LightGBMRanker(LGBMRanker(), loss="logistic")``. Dask's models stand for what each of
-        their workers trains.
+        None means `LinearRanker()`. A ranker is returned unchanged. An engine's model is wrapped
+        with the adapter's defaults; to set these, construct the adapter yourself, for example
+        ``LightGBMRanker(LGBMRanker(), loss="logistic")``. Dask's models are replaced by the models
+        that their workers train.
     """
     if model is None:
         return LinearRanker()
@@ -72,11 +67,11 @@ def as_ranker(model: Any) -> Ranker:
         return ranker
     _refuse_cross_validation(model)
     families = [(base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__]
-    if families[0] in _SPREAD:
+    if families[0] in _DASK:
         settings = model.get_params()
-        for name in ("client", "allow_group_split"):  # of Dask's alone
+        for name in ("client", "allow_group_split"):  # only Dask's models have these
             settings.pop(name, None)
-        kind = getattr(import_module(families[0][0]), _SPREAD[families[0]])
+        kind = getattr(import_module(families[0][0]), _DASK[families[0]])
         return as_ranker(kind(**settings))
     for family in families:
         if family in _ADAPTERS:
@@ -84,35 +79,31 @@ def as_ranker(model: Any) -> Ranker:
             return wrapped
     name = type(model).__name__
     for library, _ in families:
-        if library in _REFUSED:
+        if library in _RANKING_MODELS:
             raise InputError(
-                f"{name} is not a ranking model: it never sees which items share a query. Pass "
-                f"{library}'s {_REFUSED[library]} with the same parameters."
+                f"{name} is not a ranking model, because it does not know which items share a "
+                f"query. Pass {library}'s {_RANKING_MODELS[library]} with the same parameters."
             )
     if isinstance(model, BaseEstimator) and is_regressor(model):
-        if not isinstance(model, Pipeline) and not has_fit_parameter(model, "sample_weight"):
-            raise InputError(
-                f"{name}.fit takes no sample_weight, which pairity needs to weigh the items by. "
-                "Use a regressor that does, such as HistGradientBoostingRegressor()."
-            )
+        weight_name(model)  # refuses a regressor without sample weights
         return rankers.RegressorRanker(model)
     raise InputError(
-        f"{name} is not a ranker that pairity can train: it needs fit_pairs(queries, weights, "
+        f"{name} is not a ranker that pairity can train. It needs fit_pairs(queries, weights, "
         "previous=None) and predict(X). Use LinearRanker(), an engine's ranking model or a "
-        "regressor, or see pairity.rankers.base.Ranker."
+        "regressor, or see pairity.rankers.Ranker."
     )
 
 
 def _refuse_cross_validation(model: Any) -> None:
-    """Refuse what would split the training rows into folds by itself, and cut queries doing so."""
+    """Refuse models that split the training rows into folds and so would cut queries."""
     kind = model if isfunction(model) else type(model)
     name = kind.__name__
-    by_engine = kind.__module__.partition(".")[0] in _REFUSED and name in ("cv", "CVBooster")
+    by_engine = kind.__module__.partition(".")[0] in _RANKING_MODELS and name in ("cv", "CVBooster")
     params = model.get_params(deep=True) if isinstance(model, BaseEstimator) else {}
     if by_engine or any(param.rpartition("__")[2] == "cv" for param in params):
         raise InputError(
             f"{name} splits the rows into folds without regard to queries, and a query that is cut "
-            "loses its pairs. Put the search around the fair ranker instead: "
+            "loses its pairs. Search over the fair ranker instead: "
             "GridSearchCV(FairRanker(...), ..., cv=GroupKFold()) with groups=qid, or "
-            "pairity.comparisons.tuning.tune, which splits by query."
+            "pairity.tune, which splits by query."
         )

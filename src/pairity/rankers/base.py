@@ -1,4 +1,4 @@
-"""Ranker: the protocol of procedure H, which fits on weighted pairs and scores items."""
+"""Ranker: the protocol of procedures that train on weighted pairs and score items."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from pairity.data.queries import Queries
 
 @runtime_checkable
 class Ranker(Protocol):
-    """Anything that minimises a weighted pairwise loss and gives scores.
+    """Any object that minimises a weighted pairwise loss and returns scores.
 
     A ranker need not import pairity. It should follow scikit-learn's conventions for parameters
-    (``get_params``), since it is cloned before every fit. One whose attribute ``raw_features`` is
-    true gets features as the caller gave them, with missing values and categories; others get a
-    finite float64 matrix. One whose attribute ``streams`` is true trains on features in files as
-    well (`pairity.data.parquet_features.ParquetFeatures`), which it goes through in blocks.
+    (``get_params``), because it is cloned before every fit. If its attribute ``raw_features`` is
+    true, it receives features as the caller passed them, with missing values and categories;
+    otherwise it receives a finite float64 matrix. If its attribute ``streams`` is true, it also
+    trains on features in files (`pairity.data.parquet_features.ParquetFeatures`), which it reads
+    in blocks.
     """
 
     def fit_pairs(
@@ -27,22 +28,23 @@ class Ranker(Protocol):
         previous: Any = None,
         **fit_params: Any,
     ) -> Self:
-        """Fit on the preference pairs of `queries`, a pair in cell (k, l) weighing weights[k, l].
+        """Fit on the preference pairs of `queries`; a pair in cell (k, l) has weights[k, l].
 
         Parameters
         ----------
         queries : Queries
-            Pairs with an item of unknown group weigh 1; item and query weights multiply.
+            Pairs with an item of unknown group have weight 1. Weights of items and queries
+            multiply the weight of a pair.
         weights : array of shape (n_groups, n_groups)
         previous : a fitted ranker of the same kind, or None
-            The last fit on the same queries with another table: a place to start from, and to
-            take prepared data from. It must not be changed.
+            The last fit on the same queries with other weights, as a starting point and as a
+            source of prepared data. It must not be changed.
         **fit_params
-            What else the caller gave to ``FairRanker.fit``; a ranker that takes nothing more may
-            leave them out of its signature.
+            Further arguments of ``FairRanker.fit``. A ranker without any may omit them from its
+            signature.
         """
         ...
 
     def predict(self, X: Any) -> Array:
-        """Scores of shape (n_items,); no group is needed."""
+        """Return scores of shape (n_items,); no group is needed."""
         ...

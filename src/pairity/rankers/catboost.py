@@ -18,7 +18,7 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.enumeration import iter_weighted_pairs, n_weighted_pairs
 from pairity.rankers._engines import EngineRanker, as_engine_matrix
-from pairity.rankers._estimators import remember_features, require_trainable
+from pairity.rankers._estimators import remember_queries, require_trainable
 from pairity.rankers._evaluation_sets import SET_PARAMETERS, read_evaluation_sets
 
 _DATA_PARAMETERS = ("cat_features", "text_features", "embedding_features")
@@ -101,7 +101,7 @@ class CatBoostPairRanker(EngineRanker):
         (X, y) with ``eval_qid``. All pairs of an evaluation set have weight 1.
         """
         require_trainable(queries)
-        remember_features(self, queries.X, queries.y)
+        remember_queries(self, queries)
         model = _prepare(self._checked_estimator(fit_params), fit_params)
         pools = _pools(self._library(), queries, weights, model, fit_params)
         pools.train.set_pairs_weight(_weights(queries, weights, pools.train.num_pairs()))

@@ -1,4 +1,4 @@
-"""RegressorRanker: any scikit-learn regressor that takes weights, boosted on weighted pairs."""
+"""RegressorRanker: any scikit-learn regressor with sample weights, boosted on weighted pairs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
-from pairity._utils.validation import is_real, show
+from pairity._utils.validation import require_count, require_number, show
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError, TrainingError
 from pairity.pairs.cells import total_weight
@@ -25,16 +25,17 @@ from pairity.pairs.losses import Loss, as_loss
 from pairity.rankers._engines import import_engine, unreadable
 from pairity.rankers._estimators import (
     PairRanker,
-    remember_features,
+    remember_queries,
     require_stored_size,
     require_trainable,
 )
 from pairity.rankers._objective import NO_WEIGHT, Objective
 
-_LARGEST_STEP = 4.0  # of an item's score: beyond, the quadratic is no guide
-_HALVINGS = 5
-# What regressors of scikit-learn's own are made of and skops does not trust by itself: trees, and
-# the check of numbers in front of a HistGradientBoostingRegressor that has categories.
+_LARGEST_STEP = 4.0  # of an item's score; the quadratic approximation is poor beyond it
+_HALVINGS = 5  # of a step that does not lower the loss: down to 3 % of it
+# Types in scikit-learn's regressors that skops does not trust by default: trees, and the check of
+# numbers before a HistGradientBoostingRegressor with categories. test_persistence.py saves and
+# loads one regressor of each kind, and fails if scikit-learn renames a type.
 _TRUSTED = (
     "functools.partial",
     "sklearn._loss.loss.HalfTweedieLossIdentity",
@@ -73,50 +74,50 @@ class RegressorRanker(PairRanker):
     .. math:: s \leftarrow s + \eta f, \qquad
               f \text{ fitted to } -g_i / h_i \text{ with weight } h_i
 
-    with g and h the first and second derivatives of the loss in the scores: whatever fits
-    weighted least squares becomes a ranker.
+    with g and h the first and second derivatives of the loss in the scores. Any regressor that
+    fits weighted least squares can be used.
 
     Parameters
     ----------
     estimator : scikit-learn regressor
-        Its `fit` must take ``sample_weight``; or a `Pipeline` whose last step does.
+        Its `fit` must take ``sample_weight``, or the `fit` of the last step of a `Pipeline`.
     n_estimators : int, default=20
-        The most steps; one copy of the regressor is fitted for each.
+        The maximum number of steps. Each fits one copy of the regressor.
     learning_rate : float, default=0.3
-        η. A step that would not lower the loss is halved, up to five times.
+        η. A step that does not lower the loss is halved, up to five times.
     loss : {"logistic", "lambdarank", "hinge", "bpr"} or Loss, default="logistic"
         The loss of a pair; see `pairity.pairs.losses`.
     tol : float, default=1e-4
-        A step lowers the loss by too little if it is by less than this share of it.
+        A step is too small if it lowers the loss by less than this share of it.
     n_iter_no_change : int, default=3
-        How many such steps in a row end the fit.
+        The fit ends after this many consecutive steps that are too small.
 
     Attributes
     ----------
     model_ : AdditiveModel
         The weighted sum of the fitted regressors, with `estimators`, `weights` and `predict(X)`.
     loss_curve_ : list of float
-        The mean loss before the first step and after each; empty for a loss that has no value.
+        The mean loss before the first step and after each one; empty for a loss without a value.
     n_features_in_, feature_names_in_ : as in scikit-learn
 
     Notes
     -----
-    Weights are handed to the regressor with a mean of 1 over the items, so that a penalty such as
-    Ridge's means what it means without weights. An item in no pair has weight 0. Where the
-    regressor has a `random_state`, every step draws a seed from it; where that is None, one is
-    drawn in the first round of `FairRanker` and kept for the later ones.
+    The weights that the regressor receives have mean 1 over the items, so that a penalty such as
+    Ridge's keeps its meaning. An item in no pair has weight 0. If the regressor has a
+    `random_state`, every step draws a seed from it. If that is None, a seed is drawn in the first
+    round of `FairRanker` and used in the later ones.
 
-    A loss without a value (LambdaRank) takes every step in full.
+    With a loss that has no value (LambdaRank), every step is taken in full.
 
-    A flexible regressor soon orders its training pairs without a fault, and no group is then worse
-    off than another *on them*. Measure the violation on other queries: give `FairRanker` a
-    `validation` share.
+    A flexible regressor soon orders all its training pairs correctly, so that its training
+    violation is uninformative. Measure the violation on held-out queries: pass a `validation`
+    share to `FairRanker`.
 
     Examples
     --------
     >>> from sklearn.tree import DecisionTreeRegressor
     >>> from pairity.datasets import make_biased_ranking
-    >>> from pairity.rankers.regressor import RegressorRanker
+    >>> from pairity.rankers import RegressorRanker
     >>> data = make_biased_ranking(20, 30, random_state=0)
     >>> ranker = RegressorRanker(DecisionTreeRegressor(max_depth=3, random_state=0))
     >>> ranker.fit(data.X, data.y, qid=data.qid).predict(data.X).shape
@@ -147,37 +148,36 @@ class RegressorRanker(PairRanker):
     def fit_pairs(  # type: ignore[override]
         self, queries: Queries, weights: Array, *, previous: Any = None
     ) -> Self:
-        """Fit on weighted pairs; see `pairity.rankers.base.Ranker`."""
+        """Fit on weighted pairs; see `pairity.rankers.Ranker`."""
         self._check_parameters()
-        weight_name = _weight_name(self.estimator)
+        weight_parameter = weight_name(self.estimator)
         require_trainable(queries)
-        remember_features(self, queries.X, queries.y)
-        X = _to_fit_on(self.estimator, queries)
+        remember_queries(self, queries)
+        X = _training_features(self.estimator, queries)
         loss = as_loss(self.loss)
         objective = Objective(queries, loss, lambda *_: weights)
         mean_loss = _MeanLoss(loss, queries, weights)
         self._seed = _draw_seed(self.estimator, getattr(previous, "_seed", None))
         rng = np.random.RandomState(self._seed)
-        scores, now = np.zeros(queries.n_items), mean_loss(np.zeros(queries.n_items))
-        estimators, sizes, curve, stale = [], [], [now], 0
-        for _ in range(int(self.n_estimators)):
+        scores = np.zeros(queries.n_items)
+        estimators, sizes, curve, n_small = [], [], [mean_loss(scores)], 0
+        while len(estimators) < self.n_estimators and n_small < self.n_iter_no_change:
             target, weight = _least_squares(*objective(scores))
             if not weight.any():
                 break
             estimator = _seeded(clone(self.estimator), rng)
-            estimator.fit(X, target, **{weight_name: weight})
-            move = np.asarray(estimator.predict(queries.X), dtype=np.float64)
-            size, then = _line_search(mean_loss, scores, move, float(self.learning_rate), now)
+            estimator.fit(X, target, **{weight_parameter: weight})
+            direction = np.asarray(estimator.predict(queries.X), dtype=np.float64)
+            size, value = _line_search(
+                mean_loss, scores, direction, float(self.learning_rate), curve[-1]
+            )
             if size == 0.0:
                 break
-            scores = scores + size * move
+            scores = scores + size * direction
             estimators.append(estimator)
             sizes.append(size)
-            curve.append(then)
-            stale = stale + 1 if now - then < self.tol * now else 0
-            now = then
-            if stale >= self.n_iter_no_change:
-                break
+            n_small = n_small + 1 if curve[-1] - value < self.tol * curve[-1] else 0
+            curve.append(value)
         self.model_ = AdditiveModel(estimators, np.array(sizes))
         self.loss_curve_ = curve if mean_loss.known else []
         return self
@@ -186,11 +186,11 @@ class RegressorRanker(PairRanker):
         return self.model_.predict(features)
 
     def _encode_settings(self) -> dict[str, Any]:
-        return {**super()._encode_settings(), "estimator": None}  # it is in the file
+        return {**super()._encode_settings(), "estimator": None}  # it is stored in the file
 
     @classmethod
     def from_settings(cls, entry: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
-        """The ranker, not fitted."""
+        """Return the ranker, not fitted."""
         ranker = super().from_settings(entry, files, module)
         ranker.estimator = _read_skops(files[cls.file_name])["regressor"]
         return ranker
@@ -203,14 +203,14 @@ class RegressorRanker(PairRanker):
             unknown = _unknown_types(skops, data)
         except Exception as error:
             raise ModelFileError(
-                f"skops cannot save {type(self.estimator).__name__} ({error}). Save its "
-                "model_ by yourself."
+                f"skops cannot save {type(self.estimator).__name__} ({error}). Save model_ "
+                "yourself."
             ) from error
         if unknown:
             raise ModelFileError(
-                f"{type(self.estimator).__name__} holds {', '.join(unknown)}, which a file could "
-                "only bring back by running code. Use scikit-learn's own parts, or save its "
-                "model_ by yourself."
+                f"{type(self.estimator).__name__} contains {', '.join(unknown)}, which can be "
+                "loaded only by running code from the file. Use scikit-learn's own parts, or save "
+                "model_ yourself."
             )
         state = {
             "weights": to_plain(self.model_.weights),
@@ -226,29 +226,19 @@ class RegressorRanker(PairRanker):
         self._seed = state.count("seed")
 
     def _check_parameters(self) -> None:
-        for name in ("n_estimators", "n_iter_no_change"):
-            count: Any = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, Integral) or int(count) < 1:
-                raise InputError(f"{name} is {show(count)}; give a whole number of at least 1.")
-        rate: Any = self.learning_rate
-        if not is_real(rate) or not 0.0 < float(rate) <= 1.0:
-            raise InputError(f"learning_rate is {show(rate)}; give a number above 0, up to 1.")
-        tol: Any = self.tol
-        if not is_real(tol) or not 0.0 <= float(tol) < 1.0:
-            raise InputError(f"tol is {show(tol)}; give a number from 0 up to 1, such as 1e-4.")
-
-
-def _is_own(made: Any) -> bool:
-    return isinstance(made, BaseEstimator) and bool(is_regressor(made))
+        require_count(self.n_estimators, "n_estimators")
+        require_count(self.n_iter_no_change, "n_iter_no_change")
+        require_number(self.learning_rate, "learning_rate", positive=True, most=1.0)
+        require_number(self.tol, "tol", most=1.0)
 
 
 def _unknown_types(skops: Any, data: bytes) -> list[str]:
-    """The types in a file that neither skops nor we know to be harmless."""
+    """Return the types in a file that neither skops nor pairity trusts."""
     return sorted(set(skops.get_untrusted_types(data=data)) - set(_TRUSTED))
 
 
 def _read_skops(data: bytes) -> dict[str, Any]:
-    """The regressors of a saved ranker; only scikit-learn's own types are made."""
+    """Return the regressors of a saved ranker. Only scikit-learn's own types are loaded."""
     skops = import_engine("skops.io", "A saved scikit-learn regressor")
     try:
         require_stored_size(data)
@@ -258,28 +248,31 @@ def _read_skops(data: bytes) -> dict[str, Any]:
         raise unreadable(RegressorRanker.file_name, error) from error
     if unknown:
         raise ModelFileError(
-            f"{RegressorRanker.file_name} holds {', '.join(map(show, unknown))}, and pairity makes "
-            "nothing but NumPy's and scikit-learn's own types from a file. Load it only from "
-            "whom you trust, with skops.io.load(file, trusted=[...])."
+            f"{RegressorRanker.file_name} contains {', '.join(map(show, unknown))}, but pairity "
+            "loads only NumPy's and scikit-learn's own types from a file. If you trust its "
+            "source, load it with skops.io.load(file, trusted=[...])."
         )
     if (
         not isinstance(content, dict)
         or set(content) != {"regressor", "estimators"}
         or not isinstance(content["estimators"], list)
-        or not all(map(_is_own, [content["regressor"], *content["estimators"]]))
+        or not all(
+            isinstance(regressor, BaseEstimator) and is_regressor(regressor)
+            for regressor in [content["regressor"], *content["estimators"]]
+        )
     ):
-        raise unreadable(RegressorRanker.file_name, "it holds no list of regressors")
+        raise unreadable(RegressorRanker.file_name, "it contains no list of regressors")
     return content
 
 
 class _MeanLoss:
-    """The loss, as a mean over pair weights; NaN where it has no value."""
+    """The loss as a mean over pair weights; NaN if the loss has no value."""
 
-    def __init__(self, loss: Loss, queries: Queries, table: Array) -> None:
+    def __init__(self, loss: Loss, queries: Queries, weights: Array) -> None:
         self.value: Any = getattr(loss, "value", None)
-        self.queries, self.table = queries, table
-        self.whole = total_weight(queries, table)
-        if not self.whole > 0.0:
+        self.queries, self.weights = queries, weights
+        self.total = total_weight(queries, weights)
+        if not self.total > 0.0:
             raise InputError(NO_WEIGHT)
 
     @property
@@ -288,17 +281,17 @@ class _MeanLoss:
         return self.value is not None
 
     def __call__(self, scores: Array) -> float:
-        """The mean loss at these scores."""
+        """Return the mean loss at these scores."""
         if not self.known:
             return float("nan")
-        return float(self.value(self.queries, scores, self.table)) / self.whole
+        return float(self.value(self.queries, scores, self.weights)) / self.total
 
 
 def _least_squares(gradient: Array, hessian: Array) -> tuple[Array, Array]:
-    """Targets and weights, of mean 1, for the least squares that a Newton step is.
+    """Return targets and weights, of mean 1, of the least squares problem of a Newton step.
 
-    Weight times target is -g whatever the second derivative: where that is so small that the
-    target would be beyond `_LARGEST_STEP`, it is raised.
+    Weight times target is -g for any second derivative. If this is so small that the target would
+    exceed `_LARGEST_STEP`, it is raised.
     """
     weight = np.maximum(hessian, np.abs(gradient) / _LARGEST_STEP)
     target = np.divide(-gradient, weight, out=np.zeros_like(gradient), where=weight > 0)
@@ -307,31 +300,31 @@ def _least_squares(gradient: Array, hessian: Array) -> tuple[Array, Array]:
 
 
 def _line_search(
-    mean_loss: _MeanLoss, scores: Array, move: Array, size: float, now: float
+    mean_loss: _MeanLoss, scores: Array, direction: Array, size: float, current: float
 ) -> tuple[float, float]:
-    """How far to go, and the loss there; 0 where no step lowers it."""
-    if not np.isfinite(move).all():
+    """Return the size of the step and the loss after it; a size of 0 if no step lowers the loss."""
+    n_bad = int((~np.isfinite(direction)).sum())
+    if n_bad:
         raise TrainingError(
-            f"The regressor predicted NaN or infinity for {int((~np.isfinite(move)).sum())} of "
-            f"{len(move)} items. Scale the features, or regularise it more."
+            f"The regressor predicted NaN or infinity for {n_bad} of {len(direction)} items. Scale "
+            "the features, or regularise it more."
         )
     if not mean_loss.known:
-        return size, now
+        return size, current
     for _ in range(_HALVINGS + 1):
-        then = mean_loss(scores + size * move)
-        if then < now:
-            return size, then
+        value = mean_loss(scores + size * direction)
+        if value < current:
+            return size, value
         size /= 2.0
-    return 0.0, now
+    return 0.0, current
 
 
-def _to_fit_on(regressor: Any, queries: Queries) -> Any:
-    """The features, rounded to its bins for a `HistGradientBoostingRegressor`.
+def _training_features(regressor: Any, queries: Queries) -> Any:
+    """Return the features, rounded to bins for a `HistGradientBoostingRegressor`.
 
-    Some versions of scikit-learn (1.8 and 1.9) search for every bin of every feature by sorting
-    the weights anew, in every fit, which takes many times longer than the trees do. They need not
-    where a feature has no more values than there are bins. Predictions are made on the features
-    as they are.
+    In every fit, scikit-learn 1.8 and 1.9 sort the weights again for every bin of every feature,
+    which takes many times longer than growing the trees. This is not needed for a feature with no
+    more values than bins. Predictions use the original features.
     """
     X: Any = queries.X
     plain = isinstance(X, np.ndarray) and X.dtype.kind in "fiu"
@@ -339,7 +332,7 @@ def _to_fit_on(regressor: Any, queries: Queries) -> Any:
         return X
     n_bins: Any = regressor.max_bins
     if not isinstance(n_bins, Integral) or not 2 <= int(n_bins) <= 255:
-        return X  # its own error says why
+        return X  # scikit-learn raises an error about max_bins
 
     def make() -> Array:
         rounded = np.array(X, dtype=np.float64)
@@ -351,27 +344,27 @@ def _to_fit_on(regressor: Any, queries: Queries) -> Any:
 
 
 def _round_to_bins(column: Array, n_bins: int) -> None:
-    """Replace the values of each bin, by quantiles, by their mean; NaN stays NaN."""
-    there = ~np.isnan(column)
-    values = column[there]
+    """Replace the values of each quantile bin by their mean; NaN stays NaN."""
+    present = ~np.isnan(column)
+    values = column[present]
     if len(np.unique(values)) <= n_bins or not np.isfinite(values).all():
         return
     edges = np.unique(np.quantile(values, np.linspace(0, 1, n_bins + 1)[1:-1]))
-    at = np.searchsorted(edges, values)
-    counts = np.maximum(np.bincount(at), 1)
-    column[there] = (np.bincount(at, values) / counts)[at]
+    bins = np.searchsorted(edges, values)
+    counts = np.maximum(np.bincount(bins), 1)
+    column[present] = (np.bincount(bins, values) / counts)[bins]
 
 
-def _weight_name(regressor: Any) -> str:
-    """The name under which the regressor's fit takes the weights of the items."""
+def weight_name(regressor: Any) -> str:
+    """Return the name of the regressor's fit parameter for weights, or refuse the regressor."""
     last, prefix = regressor, ""
     while isinstance(last, Pipeline):
         prefix += f"{last.steps[-1][0]}__"
         last = last.steps[-1][1]
     if not has_fit_parameter(last, "sample_weight"):
         raise InputError(
-            f"{type(last).__name__}.fit takes no sample_weight, which pairity needs to weigh the "
-            "items by. Use a regressor that does, such as HistGradientBoostingRegressor()."
+            f"{type(last).__name__}.fit takes no sample_weight, but pairity passes weights of "
+            "items. Use a regressor that takes it, such as HistGradientBoostingRegressor()."
         )
     return f"{prefix}sample_weight"
 
@@ -381,17 +374,17 @@ def _seed_names(regressor: Any) -> list[str]:
     return sorted(n for n in names if n == "random_state" or n.endswith("__random_state"))
 
 
-def _draw_seed(regressor: Any, kept: int | None) -> int:
-    """One seed for all steps: of the regressor's `random_state`, or the one kept from before."""
+def _draw_seed(regressor: Any, previous: int | None) -> int:
+    """Return one seed for all steps: from the regressor's `random_state`, or the previous one."""
     params = regressor.get_params(deep=True)
-    given = [params[name] for name in _seed_names(regressor) if params[name] is not None]
-    if not given and kept is not None:
-        return kept
-    state = check_random_state(copy.deepcopy(given[0]) if given else None)
-    return int(state.randint(np.iinfo(np.int32).max))
+    states = [params[name] for name in _seed_names(regressor) if params[name] is not None]
+    if not states and previous is not None:
+        return previous
+    rng = check_random_state(copy.deepcopy(states[0]) if states else None)
+    return int(rng.randint(np.iinfo(np.int32).max))
 
 
 def _seeded(regressor: Any, rng: np.random.RandomState) -> Any:
     names = _seed_names(regressor)
     seeds = rng.randint(np.iinfo(np.int32).max, size=len(names))
-    return regressor.set_params(**{n: int(s) for n, s in zip(names, seeds, strict=True)})
+    return regressor.set_params(**dict(zip(names, seeds.tolist(), strict=True)))

@@ -1,10 +1,10 @@
-"""TorchRanker: any PyTorch module that scores items, trained on weighted pairs."""
+"""TorchRanker: a PyTorch module that scores items, trained on weighted pairs."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
+from pairity._utils.validation import require_count, require_number, show
 from pairity.data.features import Features
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError
@@ -40,76 +40,76 @@ class TorchRanker(PairRanker):
         \min_\theta \;
         \frac{\sum W_{g_i g_j} L(s_\theta(x_i) - s_\theta(x_j))}{\sum W_{g_i g_j}}
 
-    over the preference pairs (i, j). The gradient in the scores comes from the same kernels as
-    everywhere else in pairity, and the module's own backward pass does the rest: no pair is ever
-    stored.
+    over the preference pairs (i, j). pairity's kernels compute the gradient in the scores, and the
+    module's own backward pass does the rest. Pairs are never stored.
 
     Parameters
     ----------
     estimator : torch.nn.Module
-        Maps features of shape (n_items, n_features) to scores of shape (n_items,) or (n_items, 1),
-        each item's by its own features. It is copied and not changed: every fit begins with the
-        parameters it has.
+        Maps features of shape (n_items, n_features) to scores of shape (n_items,) or (n_items, 1).
+        The score of an item must depend on its own features only. The module is copied and not
+        changed; every fit starts with its parameters.
     loss : {"logistic", "lambdarank", "hinge", "bpr"} or Loss, default="logistic"
         The loss L of a pair; see `pairity.pairs.losses`.
     optimizer : {"adam", "adamw", "sgd"} or callable, default="adam"
-        A callable is given the module's parameters and returns a torch optimizer; learning rate
-        and weight decay are then its own.
+        A callable receives the module's parameters and returns a torch optimizer, which sets its
+        own learning rate and weight decay.
     learning_rate : float, default=0.01
-        At first; see `decay`.
+        The initial learning rate; see `decay`.
     weight_decay : float, default=0.0
     epochs : int, default=50
         Passes over the training queries.
     batch_queries : int, "auto" or None, default="auto"
-        Queries per step, never cut: "auto" takes up to 32, and fewer where an epoch would have
-        less than 20 steps; None takes all at once.
+        Queries per step; a query is never cut. "auto" means up to 32, and fewer if an epoch would
+        have less than 20 steps. None means all queries in one step.
     decay : bool, default=True
-        Whether the learning rate falls evenly to zero over the epochs, so that the end of the
-        training does not depend on which queries came last.
+        Whether the learning rate falls linearly to zero over the epochs, so that the result does
+        not depend on which queries came last.
     validation : float, optional
-        A share of the queries to hold out; the parameters of the epoch with the lowest loss on
-        them are kept. By default every query is trained on, and the last parameters are kept.
+        The share of queries to hold out. The parameters of the epoch with the lowest loss on them
+        are returned. By default, all queries are used for training and the last parameters are
+        returned.
     patience : int or None, default=None
-        Epochs in a row without a lower loss, on the held-out queries where there are any, else in
-        training, after which to stop. None runs all epochs.
+        Training stops after this many consecutive epochs without a lower loss, on the held-out
+        queries if there are any, otherwise in training. None runs all epochs.
     warm_start : bool, default=False
-        Whether a later round of `FairRanker` begins with the parameters of the round before,
-        rather than with those of `estimator`.
+        Whether a later round of `FairRanker` starts with the parameters of the previous round
+        instead of those of `estimator`.
     standardise : bool, default=True
-        Whether to put a layer in front that brings every feature to mean 0 and variance 1 on the
+        Whether to add a first layer that scales every feature to mean 0 and variance 1 on the
         training items.
     device : str or torch.device, default="cpu"
-        Where to train; "auto" takes a CUDA device where there is one.
+        Where to train; "auto" means a CUDA device if there is one.
     random_state : int, RandomState instance or None
-        Draws the batches, the held-out queries and whatever the module draws, such as dropout.
-        With None a seed is drawn in the first round and kept for the later ones.
+        Determines the batches, the held-out queries and everything that the module draws, such as
+        dropout. With None, a seed is drawn in the first round and used in the later ones.
 
     Attributes
     ----------
     model_ : torch.nn.Module
-        The trained copy, on the CPU and in eval mode, which predicts by itself on raw features.
-        With `standardise` it is ``Sequential(BatchNorm1d, module)``, the first layer's statistics
-        being those of the training data.
+        The trained copy, on the CPU and in eval mode, which predicts on raw features without
+        pairity. With `standardise` it is ``Sequential(BatchNorm1d, module)``, and the first layer
+        has the statistics of the training data.
     loss_curve_ : list of float
-        The mean loss in each epoch's training steps; empty for a loss that has no value.
+        The mean loss in the training steps of each epoch; empty for a loss without a value.
     validation_curve_ : list of float
         The mean loss on the held-out queries after each epoch; empty without them.
     n_epochs_ : int
-    best_epoch_ : int, the epoch, from 1, whose parameters were kept
+    best_epoch_ : int, the epoch, from 1, whose parameters are in `model_`
     n_features_in_ : int
 
     Notes
     -----
-    A step's gradient is that of its queries' share in the mean loss, times the number of steps in
-    an epoch: the steps of an epoch together count every pair by its weight, and scaling all
-    weights changes nothing. Queries without a pair are left out. Torch's random state is the
-    caller's again when the fit ends, and nothing else global is touched.
+    The gradient of a step is that of its queries' share of the mean loss, times the number of
+    steps in an epoch. An epoch therefore counts every pair with its weight, and scaling all weights
+    changes nothing. Queries without a pair are left out. The fit restores torch's random state and
+    changes no other global state.
 
     Examples
     --------
     >>> import torch
     >>> from pairity.datasets import make_biased_ranking
-    >>> from pairity.rankers.torch import TorchRanker
+    >>> from pairity.rankers import TorchRanker
     >>> data = make_biased_ranking(20, 30, random_state=0)
     >>> net = torch.nn.Sequential(
     ...     torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)
@@ -159,7 +159,7 @@ class TorchRanker(PairRanker):
     def fit_pairs(  # type: ignore[override]
         self, queries: Queries, weights: Array, *, previous: Any = None
     ) -> Self:
-        """Train on weighted pairs; see `pairity.rankers.base.Ranker`."""
+        """Train on weighted pairs; see `pairity.rankers.Ranker`."""
         torch = import_engine("torch", "TorchRanker")
         self._check_parameters(torch)
         require_trainable(queries)
@@ -202,15 +202,15 @@ class TorchRanker(PairRanker):
 
     @classmethod
     def from_settings(cls, entry: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
-        """The ranker, not fitted, around the caller's module."""
+        """Return the ranker, not fitted, around the caller's module."""
         torch = import_engine("torch", "TorchRanker")
         if module is None or isinstance(module, type) or not isinstance(module, torch.nn.Module):
-            was = entry.setting("estimator")
-            given = "" if module is None else f" module is {show(module)}."
+            stored = entry.setting("estimator")
+            passed = "" if module is None else f" module is {show(module)}."
             raise ModelFileError(
-                "A file holds the parameters of a PyTorch module, not its code (it was "
-                f"{getattr(was, 'what', show(was))}).{given} Make the module as it was made for "
-                "training and hand it in: load(path, module=my_module)."
+                "The file contains the parameters of a PyTorch module, not its code (it was "
+                f"{getattr(stored, 'what', show(stored))}).{passed} Construct the module as for "
+                "training and pass it: load(path, module=my_module)."
             )
         ranker = super().from_settings(entry, files, module)
         ranker.estimator = module
@@ -219,19 +219,18 @@ class TorchRanker(PairRanker):
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
         torch = import_engine("torch", "TorchRanker")
         tensors = import_engine("safetensors.torch", "A saved PyTorch module", extra="torch")
-        held = self.model_.state_dict()
-        for name, tensor in held.items():
+        parameters = self.model_.state_dict()
+        for name, tensor in parameters.items():
             if not isinstance(tensor, torch.Tensor):
                 raise ModelFileError(
-                    f"{name!r} in the module's state_dict() is no tensor but {show(tensor)}, which "
-                    "is not saved. Save model_ by yourself."
+                    f"{name!r} in the module's state_dict() is {show(tensor)}, not a tensor, and "
+                    "cannot be saved. Save model_ yourself."
                 )
         try:
-            data: bytes = tensors.save({k: v.detach().cpu().clone() for k, v in held.items()})
+            data: bytes = tensors.save({k: v.detach().cpu().clone() for k, v in parameters.items()})
         except Exception as error:
             raise ModelFileError(
-                f"safetensors cannot save the module's parameters ({error}). Save model_ by "
-                "yourself."
+                f"safetensors cannot save the module's parameters ({error}). Save model_ yourself."
             ) from error
         state = {
             "seed": int(self._seed),
@@ -246,14 +245,14 @@ class TorchRanker(PairRanker):
         torch = import_engine("torch", "TorchRanker")
         tensors = import_engine("safetensors.torch", "A saved PyTorch module", extra="torch")
         try:
-            held = tensors.load(data)
+            parameters = tensors.load(data)
         except Exception as error:
             raise unreadable(self.file_name, error) from error
         module = copy.deepcopy(self.estimator)
         if self.standardise:
             layer = _standardiser(torch, self.n_features_in_, module)
             module = torch.nn.Sequential(layer, module)
-        _set_parameters(module, held)
+        _set_parameters(module, parameters)
         self.model_ = module.to("cpu").eval()
         self._seed = state.count("seed")
         self.n_epochs_, self.best_epoch_ = state.count("n_epochs"), state.count("best_epoch")
@@ -261,7 +260,7 @@ class TorchRanker(PairRanker):
         self.validation_curve_ = state.array("validation_curve").tolist()
 
     def _start(self, torch: Any, X: Features, previous: Any) -> Any:
-        """A copy of the module, with a layer that standardises in front where that is wanted."""
+        """Return a copy of the module, with a standardising first layer if requested."""
         if self.warm_start and hasattr(previous, "model_"):
             return copy.deepcopy(previous.model_)
         module = copy.deepcopy(self.estimator)
@@ -274,7 +273,7 @@ class TorchRanker(PairRanker):
         return torch.nn.Sequential(layer, module)
 
     def _make_optimizer(self, torch: Any, module: Any) -> Any:
-        parameters = [each for each in module.parameters() if each.requires_grad]
+        parameters = [tensor for tensor in module.parameters() if tensor.requires_grad]
         if callable(self.optimizer):
             return self.optimizer(parameters)
         kind = getattr(torch.optim, _OPTIMIZERS[self.optimizer])
@@ -293,44 +292,44 @@ class TorchRanker(PairRanker):
                 f"estimator is {show(self.estimator)}. Pass a torch.nn.Module that maps features "
                 "to scores, such as torch.nn.Linear(n_features, 1)."
             )
-        if not any(each.requires_grad for each in self.estimator.parameters()):
+        if not any(tensor.requires_grad for tensor in self.estimator.parameters()):
             raise InputError(
-                "The module has no parameter that can be trained. Give one whose parameters have "
-                "requires_grad=True."
+                "The module has no parameter that can be trained. Pass a module with parameters "
+                "that have requires_grad=True."
             )
         if self.standardise and any(
             isinstance(part, (torch.nn.Embedding, torch.nn.EmbeddingBag))
             for part in self.estimator.modules()
         ):
             raise InputError(
-                "The module looks up embeddings, whose numbers must not be standardised. Give "
+                "The module looks up embeddings, whose indices must not be standardised. Use "
                 "TorchRanker(module, standardise=False), and scale the other columns yourself."
             )
         if not callable(self.optimizer) and self.optimizer not in _OPTIMIZERS:
             raise InputError(
-                f"optimizer is {show(self.optimizer)}. Choose {', '.join(map(repr, _OPTIMIZERS))}, "
-                "or give a function of the parameters, such as "
+                f"optimizer must be {', '.join(map(repr, _OPTIMIZERS))} or a function of the "
+                f"parameters (got {show(self.optimizer)}). An example of a function is "
                 "lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
             )
-        _require_number(self.learning_rate, "learning_rate", above=0.0)
-        _require_number(self.weight_decay, "weight_decay", least=0.0)
-        _require_whole(self.epochs, "epochs")
+        require_number(self.learning_rate, "learning_rate", positive=True)
+        require_number(self.weight_decay, "weight_decay")
+        require_count(self.epochs, "epochs")
         if self.batch_queries not in (None, "auto"):
-            _require_whole(self.batch_queries, "batch_queries")
+            require_count(self.batch_queries, "batch_queries")
         if self.patience is not None:
-            _require_whole(self.patience, "patience")
-        watched = self.patience is not None or self.validation is not None
-        if watched and not hasattr(as_loss(self.loss), "value"):
+            require_count(self.patience, "patience")
+        compares_losses = self.patience is not None or self.validation is not None
+        if compares_losses and not hasattr(as_loss(self.loss), "value"):
             raise InputError(
-                f"{as_loss(self.loss)!r} has no value that could be watched. Leave out validation "
-                "and patience, or choose another loss."
+                f"{as_loss(self.loss)!r} has no value, which validation and patience need. Remove "
+                "them, or choose another loss."
             )
         try:
             check_random_state(self.random_state)
         except ValueError as error:
             raise InputError(
-                f"random_state is {show(self.random_state)}; give a whole number, a NumPy "
-                "RandomState or None."
+                "random_state must be an integer, a NumPy RandomState or None (got "
+                f"{show(self.random_state)})."
             ) from error
 
 
@@ -338,38 +337,27 @@ def _standardiser(torch: Any, n_features: int, module: Any) -> Any:
     return torch.nn.BatchNorm1d(n_features, eps=0.0, affine=False, dtype=dtype_of(torch, module))
 
 
-def _set_parameters(module: Any, held: dict[str, Any]) -> None:
-    """Give a module the parameters that were saved, where it is the one they are of."""
-    own, wrong = module.state_dict(), ""
-    for name in sorted(own.keys() ^ held.keys()):
-        there = "the file" if name in held else "the module"
-        wrong = wrong or f"only {there} has {show(name)}"
-    for name in sorted(own.keys() & held.keys()):
-        here, saved = (
+def _set_parameters(module: Any, saved: dict[str, Any]) -> None:
+    """Give a module the saved parameters, or refuse a module that they do not fit."""
+    own, problem = module.state_dict(), ""
+    for name in sorted(own.keys() | saved.keys()):
+        if name not in own or name not in saved:
+            problem = f"only {'the file' if name in saved else 'the module'} has {show(name)}"
+            break
+        expected, found = (
             f"{tuple(getattr(tensor, 'shape', ()))} {getattr(tensor, 'dtype', None)}"
-            for tensor in (own[name], held[name])
+            for tensor in (own[name], saved[name])
         )
-        if here != saved:
-            wrong = wrong or f"{name!r} is {here} in the module and {saved} in the file"
+        if expected != found:
+            problem = f"{name!r} is {expected} in the module and {found} in the file"
+            break
     try:
-        if not wrong:
-            module.load_state_dict(held)
+        if not problem:
+            module.load_state_dict(saved)
     except Exception as error:
-        wrong = str(error)
-    if wrong:
+        problem = str(error)
+    if problem:
         raise ModelFileError(
-            f"The module is not the one that was saved: {wrong}. Make it as it was made for "
-            "training, and hand it in: load(path, module=my_module)."
+            f"The module is not the one that was saved: {problem}. Construct it as for training, "
+            "and pass it: load(path, module=my_module)."
         )
-
-
-def _require_number(value: Any, name: str, *, least: float = 0.0, above: float = -1.0) -> None:
-    number = np.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    if not (least <= number < np.inf and number > above):
-        bound = "above 0" if above >= 0 else "of 0 or more"
-        raise InputError(f"{name} is {show(value)}; give a number {bound}.")
-
-
-def _require_whole(value: Any, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
-        raise InputError(f"{name} is {show(value)}; give a whole number of at least 1.")
