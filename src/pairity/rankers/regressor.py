@@ -160,7 +160,8 @@ class RegressorRanker(PairRanker):
         self._seed = _draw_seed(self.estimator, getattr(previous, "_seed", None))
         rng = np.random.RandomState(self._seed)
         scores = np.zeros(queries.n_items)
-        estimators, sizes, curve, n_small = [], [], [mean_loss(scores)], 0
+        estimators: list[Any] = []
+        sizes, curve, n_small = [], [mean_loss(scores)], 0
         while len(estimators) < self.n_estimators and n_small < self.n_iter_no_change:
             target, weight = _least_squares(*objective(scores))
             if not weight.any():
