@@ -70,9 +70,8 @@ class MergedLists:
     def sort(self, scores: Array) -> None:
         layout = self._queries.layout
         run_blocks(
-            merge_kernels.merge, layout.bounds, scores, layout.order, layout.bounds, layout.start,
-            layout.code, layout.weight, layout.longest, 1.0, self._rising, self._near, self._far,
-            self._weights, self._sums,
+            merge_kernels.merge, layout.bounds, layout, scores, 1.0, self._rising, self._near,
+            self._far, self._weights, self._sums,
         )  # fmt: skip
 
     def sums(self) -> Array:
@@ -81,8 +80,7 @@ class MergedLists:
     def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
         layout, gradient = self._queries.layout, np.zeros(queries.n_items)
         run_blocks(
-            merge_kernels.reaching, layout.bounds, layout.order, layout.bounds, layout.start,
-            layout.code, layout.weight, layout.longest, self._rising, self._near, self._far,
+            merge_kernels.reaching, layout.bounds, layout, self._rising, self._near, self._far,
             self._weights, table, mirrored, self._share(queries), queries.weight_of_query,
             gradient,
         )  # fmt: skip

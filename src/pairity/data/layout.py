@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,7 @@ from pairity._utils.typing import Array
 _SORTED_AT_ONCE = 250_000  # rows, which bounds the memory that sorting needs beside the result
 
 
-@dataclass(frozen=True, eq=False)
-class Layout:
+class Layout(NamedTuple):
     """The order in which kernels walk the items, and which pairs that order implies.
 
     Items are sorted by query, then by falling label, so that the items with lower labels than an
@@ -56,8 +55,7 @@ class Layout:
         """The layout of the queries `first` to `last`, if all are numbered in row order."""
         rows = slice(*self.bounds[[first, last]].tolist())
         by_row = ("start", "level", "code", "by_group", "weight")
-        return replace(
-            self,
+        return self._replace(
             order=self.order[rows] - rows.start,
             bounds=self.bounds[first : last + 1] - rows.start,
             **{name: getattr(self, name)[rows] for name in by_row},

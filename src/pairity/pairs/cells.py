@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from pairity._utils.threads import run_blocks
 from pairity._utils.typing import Array
+from pairity.data.layout import Layout
 from pairity.data.queries import Queries
 from pairity.pairs.kernels import counting
 from pairity.pairs.logistic import as_kernel_input, run_logistic
@@ -49,9 +50,8 @@ def cell_sums(
     if not soft:
         sums = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
         run_blocks(
-            counting.hard_sums, layout.bounds, as_kernel_input(scores), layout.order, layout.bounds,
-            layout.start, layout.level, layout.code, layout.by_group, layout.weight,
-            layout.longest, counting.SHORT, pairs == "all", sums,
+            counting.hard_sums, layout.bounds, layout, as_kernel_input(scores), counting.SHORT,
+            pairs == "all", sums,
         )  # fmt: skip
         return sums
     ones = np.ones((queries.n_codes, queries.n_codes))
@@ -60,14 +60,10 @@ def cell_sums(
         return cell_counts(queries) - misses
     # Every unordered pair once, in the order of the layout, then its mirror.
     first = layout.bounds[queries.query[layout.order]]
-    each = (np.arange(queries.n_items) - first + 1).astype(np.int32)
-    misses = run_logistic(queries, scores, ones, False, start=each)[2]
-    counts = np.empty_like(misses)
-    run_blocks(
-        counting.pair_counts, layout.bounds, layout.bounds, each, layout.code, layout.weight,
-        False, counts,
-    )  # fmt: skip
-    return counts - misses + misses.transpose(0, 2, 1)
+    following = (np.arange(queries.n_items) - first + 1).astype(np.int32)
+    layout = layout._replace(start=following)
+    misses = run_logistic(queries, scores, ones, False, layout)[2]
+    return _count_cells(layout, queries.n_codes, False) - misses + misses.transpose(0, 2, 1)
 
 
 def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> Array:
@@ -75,16 +71,16 @@ def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> Array:
 
     Counted once for given queries; not to be written to.
     """
-    return queries.cached(f"{pairs} pairs", None, lambda: _count_cells(queries, pairs))
+
+    def count() -> Array:
+        return _count_cells(queries.layout, queries.n_codes, pairs == "all")
+
+    return queries.cached(f"{pairs} pairs", None, count)
 
 
-def _count_cells(queries: Queries, pairs: PairKind) -> Array:
-    layout = queries.layout
-    counts = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
-    run_blocks(
-        counting.pair_counts, layout.bounds, layout.bounds, layout.start, layout.code,
-        layout.weight, pairs == "all", counts,
-    )  # fmt: skip
+def _count_cells(layout: Layout, n_codes: int, all_pairs: bool) -> Array:
+    counts = np.empty((len(layout.bounds) - 1, n_codes, n_codes))
+    run_blocks(counting.pair_counts, layout.bounds, layout, all_pairs, counts)
     counts.flags.writeable = False
     return counts
 

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairity._utils.threads import run_blocks
 from pairity._utils.typing import Array
+from pairity.data.layout import Layout
 from pairity.data.queries import Queries
 from pairity.pairs.kernels import logistic as kernels
 from pairity.pairs.kernels import long_lists
@@ -81,9 +82,8 @@ def pairwise_hessian_product(
     scores, vector, padded = as_kernel_input(scores), as_kernel_input(vector), queries.pad(table)
     out = np.empty(queries.n_items)
     run_blocks(
-        kernels.hessian_product, layout.bounds, scores, layout.order, layout.bounds,
-        layout.start, layout.code, layout.by_group, layout.weight, layout.longest,
-        padded, queries.weight_of_query, vector, out,
+        kernels.hessian_product, layout.bounds, layout, scores, padded, queries.weight_of_query,
+        vector, out,
     )  # fmt: skip
 
     def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
@@ -103,30 +103,27 @@ def run_logistic(
     scores: Array,
     padded: Array,
     with_loss: bool,
-    *,
-    start: NDArray[np.int32] | None = None,
+    layout: Layout | None = None,
 ) -> tuple[Array, Array, Array, Array]:
     """Gradient, Hessian diagonal, soft sums per query and cell, and loss per query.
 
-    `start` replaces the layout's own, and with it the pairs that are compared.
+    `layout` replaces that of the queries, and with it the pairs that are compared.
     """
-    layout = queries.layout
+    layout = layout or queries.layout
     scores = as_kernel_input(scores)
-    start = layout.start if start is None else start
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
     cells = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
     losses = np.empty(queries.n_queries)
     run_blocks(
-        kernels.logistic, layout.bounds, scores, layout.order, layout.bounds, start,
-        layout.code, layout.by_group, layout.weight, layout.uniform, layout.longest, padded,
-        queries.weight_of_query, with_loss, gradient, hessian, cells, losses,
+        kernels.logistic, layout.bounds, layout, scores, padded, queries.weight_of_query,
+        with_loss, gradient, hessian, cells, losses,
     )  # fmt: skip
 
     def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
         first, second = np.empty(len(rows)), np.empty(len(rows))
         loss = long_lists.logistic_long(
-            scores[rows], start[part], layout.code[part], padded, layout.weight[part], with_loss,
-            first, second, cells[q],
+            scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
+            with_loss, first, second, cells[q],
         )  # fmt: skip
         weight = queries.weight_of_query[q]
         losses[q], gradient[rows], hessian[rows] = weight * loss, weight * first, weight * second

@@ -199,10 +199,8 @@ def two_hinges(
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
     losses = np.empty(queries.n_queries)
     run_blocks(
-        hinge_kernels.hinge, layout.bounds, as_kernel_input(scores), layout.order, layout.bounds,
-        layout.start, layout.level, layout.code, layout.by_group, layout.weight,
-        layout.longest, hinge_kernels.SHORT, padded, other, queries.weight_of_query,
-        float(margin), gradient, hessian, losses,
+        hinge_kernels.hinge, layout.bounds, layout, as_kernel_input(scores), hinge_kernels.SHORT,
+        padded, other, queries.weight_of_query, float(margin), gradient, hessian, losses,
     )  # fmt: skip
     return float(losses.sum()), gradient, hessian
 
@@ -269,8 +267,7 @@ class Sampled:
         layout = queries.layout
         gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
         run_blocks(
-            sampled_kernels.sampled, layout.bounds, as_kernel_input(scores), layout.order,
-            layout.bounds, layout.start, layout.code, layout.weight, layout.longest,
+            sampled_kernels.sampled, layout.bounds, layout, as_kernel_input(scores),
             queries.pad(table), queries.weight_of_query, int(self.n_pairs), int(self.random_state),
             int(iteration), gradient, hessian,
         )  # fmt: skip
@@ -373,9 +370,8 @@ class LambdaRank:
         layout = queries.layout
         gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
         run_blocks(
-            lambdarank_kernels.lambdarank, layout.bounds, as_kernel_input(scores), queries.y,
-            layout.order, layout.bounds, layout.start, layout.code, layout.by_group, layout.weight,
-            layout.longest, queries.pad(table), queries.weight_of_query, gains,
+            lambdarank_kernels.lambdarank, layout.bounds, layout, as_kernel_input(scores),
+            queries.y, queries.pad(table), queries.weight_of_query, gains,
             1.0 / np.log2(2.0 + np.arange(layout.longest)), min(int(self.k), layout.longest),
             float(self.sigma), bool(self.normalise), gradient, hessian,
         )  # fmt: skip

@@ -1,11 +1,8 @@
-"""Compiled loops for the hinge loss: which pairs are not a margin apart.
+"""Compiled loops for the hinge loss: which pairs are less than a margin apart.
 
-As in `pairity.pairs.kernels.logistic`, `hinge` walks the queries ``first`` to ``last`` of a
-layout, releases the
-GIL, writes what belongs to those queries in the caller's row order, and stores no pair. The
-gradient counts pairs that are not a margin apart. Lists of up to `SHORT` items compare all pairs,
-which is faster there than sorting; longer ones are sorted and swept, with a Fenwick tree over the
-labels that counts, per group, the items within reach.
+Lists of up to `SHORT` items compare all pairs, which is faster there than sorting; longer ones are
+sorted and swept, with a Fenwick tree over the labels that counts, per group, the items within
+reach. See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.pairs.kernels.common import APART, FAST, LANES, group_end, preferring
+from pairity.pairs.kernels.common import APART, FAST, LANES, gather, group_ends, items_of, padded
 from pairity.pairs.kernels.counting import add_lower, insert
 
 SHORT = 2000  # items; comparing all pairs of such lists is faster than sorting them
@@ -47,11 +44,14 @@ def _hinge_rows_4(lo, hi, s, w, below, s0, s1, s2, s3, u0, u1, u2, u3, margin):
 
 
 @njit(cache=True, nogil=True)
-def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, w, above, below):
-    """One list, all pairs compared; `above` and `below` gather an item's pairs by its side.
+def _hinge_pairs(s, items, table, margin, w, above, below):
+    """One list, all pairs compared.
 
-    Rows end with whole vectors: what lies behind the last item weighs nothing.
+    `above` and `below` sum an item's pairs as the preferred and as the other item. Rows end with
+    full vectors: what lies behind the last item has no weight.
     """
+    start, code, by_group, weight = items.start, items.code, items.by_group, items.weight
+    n = code.size
     for j in range(n, n + LANES):
         s[j] = 0.0
         w[j] = 0.0
@@ -59,8 +59,9 @@ def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, w, above, b
     head = 0
     while head < n:
         k = code[by_group[head]]
-        end = group_end(head, n, code, by_group)
-        last = preferring(head, end, n, start, by_group) if table[k].any() else head
+        end, last = group_ends(head, n, start, code, by_group)
+        if not table[k].any():
+            last = head
         if last > head:
             for j in range(start[by_group[head]], n):
                 w[j] = table[k, code[j]] * weight[j]
@@ -68,7 +69,7 @@ def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, w, above, b
         while r < last:
             i = by_group[r]
             lo = start[i]
-            hi = lo + (n - lo + LANES - 1) // LANES * LANES
+            hi = padded(lo, n)
             if r + 4 <= last and start[by_group[r + 3]] == lo:
                 i1, i2, i3 = by_group[r + 1], by_group[r + 2], by_group[r + 3]
                 t0, t1, t2, t3 = _hinge_rows_4(
@@ -88,63 +89,61 @@ def _hinge_pairs(n, s, start, code, by_group, weight, table, margin, w, above, b
 
 
 @njit(cache=True, nogil=True)
-def _hinge_sorted(n, s, level, code, weight, table, margin, falling, tree, row, above, below):
-    """One list, swept twice: the items within reach of a score are a growing set."""
-    n_levels = level[0] + 1
-    top = n_levels - 1
+def _sweep_side(s, order, level, items, table, margin, tree, row, sums):
+    """Add up each item's pairs with the items of lower level within reach.
+
+    `order` lists the items by falling score, so that the items within reach are a growing set.
+    """
+    code, weight = items.code, items.weight
+    n = code.size
+    n_levels = max(level[0], level[n - 1]) + 1
     tree[: n_levels + 1] = 0.0
     passed = 0
-    for r in range(n):  # as the preferred item: lower labels, scores above s_i - margin
-        i = falling[r]
-        while passed < n and s[i] - s[falling[passed]] < margin:
-            j = falling[passed]
+    for r in range(n):
+        i = order[r]
+        while passed < n and s[i] - s[order[passed]] < margin:
+            j = order[passed]
             insert(tree, level[j], n_levels, code[j], weight[j])
             passed += 1
         row[:] = 0.0
         add_lower(tree, level[i], weight[i], row)
         for k in range(row.size):
-            above[i] += table[code[i], k] * row[k]
-    tree[: n_levels + 1] = 0.0
-    passed = n - 1
-    for r in range(n - 1, -1, -1):  # as the other item: higher labels, scores below s_j + margin
-        j = falling[r]
-        while passed >= 0 and s[falling[passed]] - s[j] < margin:
-            i = falling[passed]
-            insert(tree, top - level[i], n_levels, code[i], weight[i])
-            passed -= 1
-        row[:] = 0.0
-        add_lower(tree, top - level[j], weight[j], row)
-        for k in range(row.size):
-            below[j] += table[k, code[j]] * row[k]
+            sums[i] += table[code[i], k] * row[k]
+
+
+@njit(cache=True, nogil=True)
+def _hinge_sorted(s, items, table, margin, tree, row, above, below):
+    """One list, swept twice: each item as the preferred one, and as the other."""
+    falling = np.argsort(s)[::-1]
+    _sweep_side(s, falling, items.level, items, table, margin, tree, row, above)
+    upside_down = items.level[0] - items.level  # higher labels, scores below s_j + margin
+    columns = np.ascontiguousarray(table.T)
+    _sweep_side(-s, falling[::-1], upside_down, items, columns, margin, tree, row, below)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def hinge(
-    first, last, scores, order, bounds, start, level, code, by_group, weight, longest, short,
-    table, mirrored, query_weight, margin, gradient, hessian, losses,
+    first, last, layout, scores, short, table, mirrored, query_weight, margin, gradient, hessian,
+    losses,
 ):  # fmt: skip
     """Weighted hinge loss of each query, its gradient, and the weight of violated pairs / margin.
 
-    A pair costs `table` times max(0, margin - d) and `mirrored` times max(0, margin + d), d by how
-    much the preferred item is ahead: the second is the first with scores and sides exchanged.
-    Lists longer than `short` are swept.
+    A pair costs `table` times max(0, margin - d) and `mirrored` times max(0, margin + d), where d
+    is the preferred item's score minus the other's. The second term is the first with scores and
+    sides exchanged. Lists longer than `short` are swept.
     """
-    room = max(longest + LANES, APART)
-    s = np.empty(room)
-    w = np.empty(room)
-    above = np.empty(room)
-    below = np.empty(room)
+    room = max(layout.longest + LANES, APART)
+    s, w, above, below = np.empty(room), np.empty(room), np.empty(room), np.empty(room)
     row = np.empty(table.shape[0])
-    tree = np.empty((longest + 1 if longest > short else 1, table.shape[0]))
+    tree = np.empty((layout.longest + 1 if layout.longest > short else 1, table.shape[0]))
     for q in range(first, last):
-        b = bounds[q]
-        e = bounds[q + 1]
-        n = e - b
-        for i in range(n):
-            s[i] = scores[order[b + i]]
-            above[i] = 0.0
-            below[i] = 0.0
-        for side in range(2 if start[b] < n else 0):
+        items = items_of(layout, q)
+        order = items.order
+        n = order.size
+        gather(order, scores, s)
+        above[:n] = 0.0
+        below[:n] = 0.0
+        for side in range(2 if n > 0 and items.start[0] < n else 0):
             weights = mirrored if side else table
             if not weights.any():
                 continue
@@ -154,23 +153,15 @@ def hinge(
                 for i in range(n):
                     s[i] = -s[i]
             if n <= short:
-                _hinge_pairs(
-                    n, s, start[b:e], code[b:e], by_group[b:e], weight[b:e], weights, margin, w,
-                    higher, lower,
-                )  # fmt: skip
+                _hinge_pairs(s, items, weights, margin, w, higher, lower)
             else:
-                falling = np.argsort(s[:n])[::-1]
-                _hinge_sorted(
-                    n, s, level[b:e], code[b:e], weight[b:e], weights, margin, falling, tree, row,
-                    higher, lower,
-                )  # fmt: skip
+                _hinge_sorted(s[:n], items, weights, margin, tree, row, higher, lower)
         v = query_weight[q]
-        centre = scores[order[b]] if n else 0.0
+        centre = scores[order[0]] if n else 0.0
         loss = 0.0
-        for i in range(n):  # each violated pair's distance from its margin, at its two items
-            at = order[b + i]
-            x = scores[at] - centre
+        for i in range(n):  # the distance of each violated pair from its margin, at its two items
+            x = scores[order[i]] - centre
             loss += below[i] * x - above[i] * (x - margin)
-            gradient[at] = v * (below[i] - above[i])
-            hessian[at] = v / margin * (below[i] + above[i])
+            gradient[order[i]] = v * (below[i] - above[i])
+            hessian[order[i]] = v / margin * (below[i] + above[i])
         losses[q] = v * loss

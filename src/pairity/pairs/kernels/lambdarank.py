@@ -11,28 +11,87 @@ Both are one range, so a query costs O(n k).
 Where scores tie, |ΔNDCG| is its expectation over the orders of the tied items. Tied items share a
 block of positions. A pair depends only on this block and on the score, so items of one score, label
 and group are merged into one.
+
+See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.pairs.kernels.common import (
     APART,
     FAST,
     LANES,
     WIDEST,
+    Items,
     exponentials,
-    group_end,
+    gather,
+    group_ends,
     inlined,
-    preferring,
+    items_of,
+    padded,
+    scatter,
     span,
 )
 
 _FEW = 200  # items; ranks of such lists are found by counting
 _RUN = 12  # items; sorted by insertion before runs are merged
-_FAR = 1e200  # a score whose pairs come to nothing, behind the last item
+_FAR = 1e200  # a score after the last item, whose pairs add nothing
+_LOG_2 = 0.6931471805599453
+
+
+class Ranked(NamedTuple):
+    """Items in label order, all of a list or those among the first k, with `LANES` entries more.
+
+    ``s`` are scores, ``a`` their exponentials, ``z`` the scores that distances are taken of, ``w``
+    the weights of the pairs with the current group, ``g`` and ``h`` gradient and Hessian, and
+    ``count`` the number of merged items where scores tie.
+    """
+
+    s: Array
+    a: Array
+    z: Array
+    gain: Array
+    discount: Array
+    w: Array
+    g: Array
+    h: Array
+    count: Array
+
+
+class Top(NamedTuple):
+    """The items among the first k: their places, and how many of them precede each item."""
+
+    index: NDArray[np.int64]
+    passed: NDArray[np.int64]
+    ranked: Ranked
+
+
+class Rates(NamedTuple):
+    """What a row of pairs has: changes in DCG, forces, curves; and how they are computed."""
+
+    delta: Array
+    force: Array
+    curve: Array
+    narrow: bool
+    near: float
+    sigma: float
+
+
+class Ties(NamedTuple):
+    """Expected changes where scores tie; see `_share_positions`."""
+
+    even: Array
+    edge: int
+    edge_score: float
+    reach: float
+    share: float
 
 
 # --- sorting -----------------------------------------------------------------------------------
@@ -43,13 +102,13 @@ def _sort_falling(n, scores, keys, index, more_keys, more_index):
     """Sort positions by falling score: the result is in ``index[:n]``, the scores in `keys`."""
     for lo in range(0, n, _RUN):
         for r in range(lo, min(lo + _RUN, n)):
-            at = r
-            while at > lo and scores[r] > keys[at - 1]:
-                keys[at] = keys[at - 1]
-                index[at] = index[at - 1]
-                at -= 1
-            keys[at] = scores[r]
-            index[at] = r
+            place = r
+            while place > lo and scores[r] > keys[place - 1]:
+                keys[place] = keys[place - 1]
+                index[place] = index[place - 1]
+                place -= 1
+            keys[place] = scores[r]
+            index[place] = r
     width = _RUN
     while width < n:
         for lo in range(0, n, 2 * width):
@@ -57,18 +116,18 @@ def _sort_falling(n, scores, keys, index, more_keys, more_index):
             high = min(lo + 2 * width, n)
             left = lo
             right = middle
-            for at in range(lo, high):
+            for place in range(lo, high):
                 if right == high or (left < middle and keys[left] >= keys[right]):
-                    more_keys[at] = keys[left]
-                    more_index[at] = index[left]
+                    more_keys[place] = keys[left]
+                    more_index[place] = index[left]
                     left += 1
                 else:
-                    more_keys[at] = keys[right]
-                    more_index[at] = index[right]
+                    more_keys[place] = keys[right]
+                    more_index[place] = index[right]
                     right += 1
-        for at in range(n):
-            keys[at] = more_keys[at]
-            index[at] = more_index[at]
+        for place in range(n):
+            keys[place] = more_keys[place]
+            index[place] = more_index[place]
         width *= 2
 
 
@@ -149,7 +208,7 @@ def _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def _gather(lo, hi, w, force, curve, g, h, u0):
+def _add_row(lo, hi, w, force, curve, g, h, u0):
     total = 0.0
     bend = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
@@ -169,13 +228,13 @@ def _row(
 ):  # fmt: skip
     """One preferred item against the range of lower ones: the sums that belong to it."""
     if narrow:
-        hi = lo + (hi - lo + LANES - 1) // LANES * LANES
-        _swap_gains(lo, hi, gain, discount, delta, gain0, discount0)
+        hi = padded(lo, hi)
+    _swap_gains(lo, hi, gain, discount, delta, gain0, discount0)
+    if narrow:
         plain = _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near)
     else:
-        _swap_gains(lo, hi, gain, discount, delta, gain0, discount0)
         plain = _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma)
-    total, bend = _gather(lo, hi, w, force, curve, g, h, u0)
+    total, bend = _add_row(lo, hi, w, force, curve, g, h, u0)
     return plain, total, bend
 
 
@@ -186,7 +245,7 @@ def _tied_row(
 ):  # fmt: skip
     """The same where scores tie, of merged items."""
     if narrow:
-        hi = lo + (hi - lo + LANES - 1) // LANES * LANES
+        hi = padded(lo, hi)
     _swap_gains_tied(
         lo, hi, s, gain, discount, delta, s0, gain0, discount0, reach, share, level, even
     )
@@ -195,74 +254,80 @@ def _tied_row(
     else:
         _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma)
     plain = _dot(lo, hi, count, force)
-    total, bend = _gather(lo, hi, w, force, curve, g, h, u0)
+    total, bend = _add_row(lo, hi, w, force, curve, g, h, u0)
     return plain, total, bend
 
 
 @njit(cache=True, nogil=True)
-def _lambda_list(
-    n, n_top, k, s, a, z, gain, discount, w, g, h, top_s, top_a, top_z, top_gain, top_discount,
-    top_w, top_g, top_h, top, passed, delta, force, curve, rank, start, code, by_group, weight,
-    table, narrow, near, sigma, count, top_count, even, edge, edge_score, reach, share,
-):  # fmt: skip
-    """One list; returns the unweighted sum of forces. `top` are the first `k` in label order.
+def _lambda_list(k, n_top, items, rank, ranked, top, table, rates, ties):
+    """One list; returns the unweighted sum of forces.
 
-    Where no scores tie, `count` is None: it is compiled for each case.
+    Where no scores tie, `ties` is None: the function is compiled for each case.
     """
+    _, start, _, code, by_group, weight = items
+    s, a, z, gain, discount, w, g, h, count = ranked
+    index, passed, top_ranked = top
+    top_s, top_a, top_z, top_gain, top_discount, top_w, top_g, top_h, top_count = top_ranked
+    delta, force, curve, narrow, near, sigma = rates
+    if ties is not None:
+        all_even, edge, edge_score, edge_reach, edge_share = ties
+    n = code.size
     plain = 0.0
     head = 0
     while head < n:
         group = code[by_group[head]]
-        end = group_end(head, n, code, by_group)
-        last = preferring(head, end, n, start, by_group)
+        end, last = group_ends(head, n, start, code, by_group)
         if last > head:
             for j in range(start[by_group[head]], n):
                 w[j] = table[group, code[j]] * weight[j]
             for t in range(passed[start[by_group[head]]], n_top):
-                top_w[t] = w[top[t]]
+                top_w[t] = w[index[t]]
             for j in range(LANES):
                 w[n + j] = 0.0
                 top_w[n_top + j] = 0.0
-            for r in range(head, last):
-                i = by_group[r]
-                u = weight[i]
-                if count is None:
-                    if rank[i] < k:
-                        added, total, bend = _row(
-                            start[i], n, s, a, z, gain, discount, w, delta, force, curve, g, h,
-                            s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
-                        )  # fmt: skip
-                    else:
-                        added, total, bend = _row(
-                            passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
-                            top_w, delta, force, curve, top_g, top_h,
-                            s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
-                        )  # fmt: skip
-                    plain += added
+        for r in range(head, last):
+            i = by_group[r]
+            u = weight[i]
+            if ties is None:
+                if rank[i] < k:
+                    added, total, bend = _row(
+                        start[i], n, s, a, z, gain, discount, w, delta, force, curve, g, h,
+                        s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
+                    )  # fmt: skip
                 else:
-                    if rank[i] < k:
-                        whole = rank[i] != edge  # of the item's block is among the first k
-                        added, total, bend = _tied_row(
-                            start[i], n, s, a, z, gain, discount, count, w, delta, force, curve,
-                            g, h, s[i], a[i], z[i], gain[i], discount[i], u,
-                            discount[i] if whole else reach, 1.0 if whole else share,
-                            s[i], even[i], narrow, near, sigma,
-                        )  # fmt: skip
-                    else:  # all of that list are above the item
-                        added, total, bend = _tied_row(
-                            passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
-                            top_count, top_w, delta, force, curve, top_g, top_h,
-                            s[i], a[i], z[i], gain[i], discount[i], u,
-                            0.0, 0.0, edge_score, reach - share * discount[i], narrow, near, sigma,
-                        )  # fmt: skip
-                    plain += count[i] * added
-                g[i] -= u * total
-                h[i] += u * bend
+                    added, total, bend = _row(
+                        passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
+                        top_w, delta, force, curve, top_g, top_h,
+                        s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
+                    )  # fmt: skip
+                plain += added
+            else:
+                if rank[i] < k:
+                    inside = rank[i] != edge  # the item's block lies entirely among the first k
+                    added, total, bend = _tied_row(
+                        start[i], n, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
+                        s[i], a[i], z[i], gain[i], discount[i], u,
+                        discount[i] if inside else edge_reach, 1.0 if inside else edge_share,
+                        s[i], all_even[i], narrow, near, sigma,
+                    )  # fmt: skip
+                else:  # all items of the list of the first k are above the item
+                    added, total, bend = _tied_row(
+                        passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
+                        top_count, top_w, delta, force, curve, top_g, top_h,
+                        s[i], a[i], z[i], gain[i], discount[i], u, 0.0, 0.0, edge_score,
+                        edge_reach - edge_share * discount[i], narrow, near, sigma,
+                    )  # fmt: skip
+                plain += count[i] * added
+            g[i] -= u * total
+            h[i] += u * bend
         head = end
     for t in range(n_top):
-        g[top[t]] += top_g[t]
-        h[top[t]] += top_h[t]
+        g[index[t]] += top_g[t]
+        h[index[t]] += top_h[t]
     return plain
+
+
+# --- ties ----------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True)
@@ -310,187 +375,195 @@ def _share_positions(n, k, rank, discounts, size, mean, even):
 
 
 @njit(cache=True, nogil=True)
-def _merge_tied(
-    n, s, gain, rank, start, code, by_group, weight, latest, created, one, count,
-    merged_start, merged_code, merged_by_group, merged_weight,
-):  # fmt: skip
-    """Merge items of one score, label and group; returns how many items are left.
+def _merge_tied(items, s, gain, rank, latest, created, target, count, merged):
+    """Merge items of one score, label and group; returns how many items remain.
 
-    Scores, gains and ranks are merged in place, and `one` is where each item went.
+    Scores, gains and ranks are merged in place, `merged` are the items that remain, and `target`
+    is where each item went.
     """
-    for i in range(n):
-        latest[i] = -1
+    start, code, by_group, weight = items.start, items.code, items.by_group, items.weight
+    n = code.size
+    latest[:n] = -1
     m = 0
     run = 0  # the first merged item of the items with this label and group
     for i in range(n):
         if i > 0 and (start[i] != start[i - 1] or code[i] != code[i - 1]):
             run = m
         created[i] = m
-        at = latest[rank[i]]
-        if at < run:
-            at = latest[rank[i]] = m
+        place = latest[rank[i]]
+        if place < run:
+            place = latest[rank[i]] = m
             s[m] = s[i]
             gain[m] = gain[i]
             rank[m] = rank[i]
             count[m] = 0.0
-            merged_start[m] = start[i]
-            merged_code[m] = code[i]
-            merged_weight[m] = 0.0
+            merged.start[m] = start[i]
+            merged.code[m] = code[i]
+            merged.weight[m] = 0.0
             m += 1
-        one[i] = at
-        count[at] += 1.0
-        merged_weight[at] += weight[i]
+        target[i] = place
+        count[place] += 1.0
+        merged.weight[place] += weight[i]
     created[n] = m
-    for at in range(m):
-        merged_start[at] = created[merged_start[at]]
-        latest[at] = -1
+    for place in range(m):
+        merged.start[place] = created[merged.start[place]]
+        latest[place] = -1
     listed = 0
     for r in range(n):
-        at = one[by_group[r]]
-        if latest[at] < 0:
-            latest[at] = 0
-            merged_by_group[listed] = at
+        place = target[by_group[r]]
+        if latest[place] < 0:
+            latest[place] = 0
+            merged.by_group[listed] = place
             listed += 1
     return m
 
 
 @njit(cache=True, nogil=True)
+def _scatter_merged(items, merged_weight, target, values, factor, out):
+    """Write each item's share, by weight, of the values of merged items to its row of `out`."""
+    for i in range(items.order.size):
+        weight = merged_weight[target[i]]
+        share = items.weight[i] / weight if weight > 0.0 else 0.0
+        out[items.order[i]] = factor * (share * values[target[i]])
+
+
+# --- lists and blocks of queries ---------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _rank(n, s, rank, keys, index, more_keys, more_index):
+    """Write the number of items above each item; returns whether scores tie."""
+    if n <= _FEW:
+        return 2 * _count_above(n, s, rank) < n * (n - 1)
+    _sort_falling(n, s, keys, index, more_keys, more_index)
+    tied = False
+    for r in range(n):
+        same = r > 0 and keys[r] == keys[r - 1]
+        rank[index[r]] = rank[index[r - 1]] if same else r
+        tied |= same
+    return tied
+
+
+@njit(cache=True, nogil=True)
+def _select_top(n, k, rank, ranked, top):
+    """Copy the items among the first k, and put full vectors of nothing after the last ones."""
+    s, a, z, gain, discount, _, g, h, count = ranked
+    index, passed, top_ranked = top
+    top_s, top_a, top_z, top_gain, top_discount, _, top_g, top_h, top_count = top_ranked
+    n_top = 0
+    for i in range(n):
+        passed[i] = n_top
+        if rank[i] < k:
+            index[n_top] = i
+            top_s[n_top] = s[i]
+            top_a[n_top] = a[i]
+            top_z[n_top] = z[i]
+            top_gain[n_top] = gain[i]
+            top_discount[n_top] = discount[i]
+            top_count[n_top] = count[i]
+            n_top += 1
+    for t in range(n_top + LANES):
+        top_g[t] = top_h[t] = 0.0
+    for j in range(LANES):
+        s[n + j] = top_s[n_top + j] = 0.0
+        a[n + j] = top_a[n_top + j] = 1.0
+        z[n + j] = top_z[n_top + j] = _FAR
+        gain[n + j] = top_gain[n_top + j] = 0.0
+        discount[n + j] = top_discount[n_top + j] = 0.0
+        count[n + j] = top_count[n_top + j] = 0.0
+        g[n + j] = h[n + j] = 0.0
+    return n_top
+
+
+@njit(cache=True, nogil=True)
+def _empty_ranked(size):
+    return Ranked(
+        np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size),
+        np.empty(size), np.empty(size), np.empty(size), np.empty(size),
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
 def lambdarank(
-    first, last, scores, labels, order, bounds, start, code, by_group, weight, longest, table,
-    query_weight, gains, discounts, k, sigma, normalise, gradient, hessian,
+    first, last, layout, scores, labels, table, query_weight, gains, discounts, k, sigma,
+    normalise, gradient, hessian,
 ):  # fmt: skip
     """Gradient and Hessian of LambdaRank, as `pairity.pairs.losses.LambdaRank` defines them."""
-    size = max(longest + LANES, APART)
-    s, a, z, gain, discount = (
-        np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    size = max(layout.longest + LANES, APART)
+    ranked = _empty_ranked(size)
+    s, a, gain, discount, g, h = (
+        ranked.s, ranked.a, ranked.gain, ranked.discount, ranked.g, ranked.h
     )  # fmt: skip
-    w, g, h = np.empty(size), np.empty(size), np.empty(size)
+    top = Top(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), _empty_ranked(size))
     delta, force, curve = np.empty(size), np.empty(size), np.empty(size)
-    top_s, top_a, top_z, top_gain, top_discount = (
-        np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
-    )  # fmt: skip
-    top_w, top_g, top_h = np.empty(size), np.empty(size), np.empty(size)
-    top = np.empty(size, dtype=np.int64)
-    rank = np.empty(size, dtype=np.int64)
-    passed = np.empty(size, dtype=np.int64)
+    rank, target = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     bits = np.empty(size, dtype=np.int64)
     scale = bits.view(np.float64)
-    buffer = longest if longest > _FEW else 1
+    buffer = layout.longest if layout.longest > _FEW else 1
     keys, more_keys = np.empty(buffer), np.empty(buffer)
     index, more_index = np.empty(buffer, dtype=np.int64), np.empty(buffer, dtype=np.int64)
-    count, top_count, mean, block_even, even = (
-        np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    mean, block_even, even = np.empty(size), np.empty(size), np.empty(size)
+    merged = Items(
+        layout.order, np.empty(size, dtype=np.int32), layout.level,
+        np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32), np.empty(size),
     )  # fmt: skip
-    one = np.empty(size, dtype=np.int64)
-    merged_start, merged_code, merged_by_group = (
-        np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32),
-        np.empty(size, dtype=np.int32),
-    )  # fmt: skip
-    merged_weight = np.empty(size)
     for q in range(first, last):
-        b = bounds[q]
-        e = bounds[q + 1]
-        n = e - b
-        for i in range(n):
-            s[i] = scores[order[b + i]]
-            g[i] = 0.0
-            h[i] = 0.0
+        items = items_of(layout, q)
+        n = items.order.size
+        gather(items.order, scores, s)
+        g[:n] = 0.0
+        h[:n] = 0.0
+        if n == 0 or items.start[0] == n:
+            scatter(items.order, g, 0.0, gradient)
+            scatter(items.order, h, 0.0, hessian)
+            continue
         lowest, highest = span(n, s)
-        force_scale = 0.0
-        tied = False
+        tied = _rank(n, s, rank, keys, index, more_keys, more_index)
+        best = 0.0
+        for i in range(n):
+            gain[i] = gains[np.int64(labels[items.order[i]])]
+            discount[i] = discounts[rank[i]]
+            if i < k:
+                best += gain[i] * discounts[i]
         m = n
-        if start[b] < n:
-            if n <= _FEW:
-                tied = 2 * _count_above(n, s, rank) < n * (n - 1)
-            else:
-                _sort_falling(n, s, keys, index, more_keys, more_index)
-                for r in range(n):
-                    same = r > 0 and keys[r] == keys[r - 1]
-                    rank[index[r]] = rank[index[r - 1]] if same else r
-                    tied |= same
-            best = 0.0
-            for i in range(n):
-                gain[i] = gains[np.int64(labels[order[b + i]])]
-                discount[i] = discounts[rank[i]]
-                if i < k:
-                    best += gain[i] * discounts[i]
-            edge, reach, share, edge_score = -1, 0.0, 0.0, np.inf
-            if tied:
-                edge, reach, share = _share_positions(
-                    n, k, rank, discounts, one, mean, block_even
-                )  # fmt: skip
-                m = _merge_tied(
-                    n, s, gain, rank, start[b:e], code[b:e], by_group[b:e], weight[b:e], top,
-                    passed, one, count, merged_start, merged_code, merged_by_group, merged_weight,
-                )  # fmt: skip
-                for i in range(m):
-                    discount[i] = mean[rank[i]]
-                    even[i] = block_even[rank[i]]
-                    if rank[i] == edge:
-                        edge_score = s[i]
-            distances = normalise and lowest != highest
-            near = 0.01 if distances else 1.0
-            middle = 0.5 * lowest + 0.5 * highest
-            narrow = sigma * (highest - lowest) <= WIDEST
-            for i in range(m):
-                a[i] = sigma * (s[i] - middle) if narrow else 0.0
-                z[i] = s[i] if distances else 0.0
-            if narrow:
-                exponentials(m, a, 0.0, a, bits, scale)
-            n_top = 0
-            for i in range(m):
-                passed[i] = n_top
-                if rank[i] < k:
-                    top[n_top] = i
-                    top_s[n_top] = s[i]
-                    top_a[n_top] = a[i]
-                    top_z[n_top] = z[i]
-                    top_gain[n_top] = gain[i]
-                    top_discount[n_top] = discount[i]
-                    n_top += 1
-            for j in range(LANES):
-                a[m + j] = top_a[n_top + j] = 1.0
-                z[m + j] = top_z[n_top + j] = _FAR
-                gain[m + j] = top_gain[n_top + j] = 0.0
-                discount[m + j] = top_discount[n_top + j] = 0.0
-                g[m + j] = h[m + j] = 0.0
-            for t in range(n_top + LANES):
-                top_g[t] = 0.0
-                top_h[t] = 0.0
-            if tied:
-                for i in range(n_top):
-                    top_count[i] = count[top[i]]
-                for j in range(LANES):
-                    s[m + j] = top_s[n_top + j] = 0.0
-                    count[m + j] = top_count[n_top + j] = 0.0
-                plain = _lambda_list(
-                    m, n_top, k, s, a, z, gain, discount, w, g, h, top_s, top_a, top_z, top_gain,
-                    top_discount, top_w, top_g, top_h, top, passed, delta, force, curve, rank,
-                    merged_start, merged_code, merged_by_group, merged_weight, table, narrow, near,
-                    sigma, count, top_count, even, edge, edge_score, reach, share,
-                )  # fmt: skip
-            else:
-                plain = _lambda_list(
-                    n, n_top, k, s, a, z, gain, discount, w, g, h, top_s, top_a, top_z, top_gain,
-                    top_discount, top_w, top_g, top_h, top, passed, delta, force, curve, rank,
-                    start[b:e], code[b:e], by_group[b:e], weight[b:e], table, narrow, near, sigma,
-                    None, None, None, -1, np.inf, 0.0, 0.0,
-                )  # fmt: skip
-            if best > 0.0:
-                force_scale = sigma / best
-            if normalise and plain > 0.0 and best > 0.0:
-                total = 2.0 * (force_scale * plain)
-                force_scale *= np.log1p(total) / (total * 0.6931471805599453)
-        v = query_weight[q] * force_scale
+        edge, reach, share, edge_score = -1, 0.0, 0.0, np.inf
         if tied:
-            for at in range(m):  # what an item of weight 1 has of it
-                share = 1.0 / merged_weight[at] if merged_weight[at] > 0.0 else 0.0
-                g[at] *= share
-                h[at] *= share
-            for i in range(n):
-                gradient[order[b + i]] = v * weight[b + i] * g[one[i]]
-                hessian[order[b + i]] = sigma * v * weight[b + i] * h[one[i]]
+            edge, reach, share = _share_positions(n, k, rank, discounts, target, mean, block_even)
+            m = _merge_tied(
+                items, s, gain, rank, top.index, top.passed, target, ranked.count, merged
+            )
+            for i in range(m):
+                discount[i] = mean[rank[i]]
+                even[i] = block_even[rank[i]]
+                if rank[i] == edge:
+                    edge_score = s[i]
+        distances = normalise and lowest != highest
+        middle = 0.5 * lowest + 0.5 * highest
+        narrow = sigma * (highest - lowest) <= WIDEST
+        for i in range(m):
+            a[i] = sigma * (s[i] - middle) if narrow else 0.0
+            ranked.z[i] = s[i] if distances else 0.0
+        if narrow:
+            exponentials(m, a, 0.0, a, bits, scale)
+        n_top = _select_top(m, k, rank, ranked, top)
+        rates = Rates(delta, force, curve, narrow, 0.01 if distances else 1.0, sigma)
+        if tied:
+            remaining = Items(
+                items.order, merged.start[:m], items.level, merged.code[:m], merged.by_group[:m],
+                merged.weight[:m],
+            )  # fmt: skip
+            ties = Ties(even, edge, edge_score, reach, share)
+            plain = _lambda_list(k, n_top, remaining, rank, ranked, top, table, rates, ties)
         else:
-            for i in range(n):
-                gradient[order[b + i]] = v * g[i]
-                hessian[order[b + i]] = sigma * v * h[i]
+            plain = _lambda_list(k, n_top, items, rank, ranked, top, table, rates, None)
+        factor = sigma / best if best > 0.0 else 0.0
+        if normalise and factor * plain > 0.0:
+            total = 2.0 * (factor * plain)
+            factor *= np.log1p(total) / (total * _LOG_2)
+        v = query_weight[q] * factor
+        if tied:
+            _scatter_merged(items, merged.weight, target, g, v, gradient)
+            _scatter_merged(items, merged.weight, target, h, sigma * v, hessian)
+        else:
+            scatter(items.order, g, v, gradient)
+            scatter(items.order, h, sigma * v, hessian)

@@ -16,25 +16,49 @@ processes them. See `pairity.pairs.kernels.common` for what all kernels have in 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
+from pairity._utils.typing import Array
 from pairity.pairs.kernels.common import (
     FAST,
     LANES,
     WIDEST,
     exponentials,
-    group_end,
+    gather,
+    group_ends,
     inlined,
-    preferring,
+    items_of,
+    padded,
+    scatter,
     span,
 )
 
-LONGEST = 1500
-_NARROW = 100.0
-_ABOVE_ALL = 1e150  # exp of a score far above: what it adds is lost in rounding up to _NARROW
+LONGEST = 1500  # items; `long_lists` is faster beyond (benchmarks/long_list.py)
+_NARROW = 100.0  # range of scores within which what `_ABOVE_ALL` adds is lost in rounding
+_ABOVE_ALL = 1e150  # exp of a score far above all others
 _ROOT_OF_HALF = 0x3FE6A09E667F3BCD  # the bits of √½
 _LOG_ROOM = 690.0  # products of the loss stay below exp(690)
+
+
+class Work(NamedTuple):
+    """Working arrays for one list, with `LANES` entries more than items.
+
+    ``a`` are the exponentials, ``wa`` the same times the item weights, ``w`` the weights of the
+    pairs with the current group, ``miss`` and ``curve`` the sums of r and ``a_i r²`` over it.
+    """
+
+    a: Array
+    codes: NDArray[np.int64]
+    wa: Array
+    w: Array
+    miss: Array
+    curve: Array
+    gradient: Array
+    hessian: Array
 
 
 # --- one query: gradient, Hessian and sums -----------------------------------------------------
@@ -112,7 +136,7 @@ def _row_1(lo, hi, a, w, miss, curve, a0, u0):
 
 @inlined
 def _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient, hessian):
-    """Groups and weighted exponentials, and whole vectors of nothing behind the last item."""
+    """Copy groups and weighted exponentials; put full vectors of nothing after the last item."""
     for i in range(np.uintp(0), np.uintp(n)):
         codes[i] = code[i]
         wa[i] = a[i] if uniform else weight[i] * a[i]
@@ -125,9 +149,9 @@ def _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient
 
 @inlined
 def _weigh_items(lo, hi, row, codes, wa, w):
-    """Weights ``row[codes] * wa``.
+    """Write the weights ``row[codes] * wa``.
 
-    To choose among eight numbers takes vector instructions, to look one up does not.
+    Vector instructions can choose among eight numbers, but cannot look one up.
     """
     r0, r1, r2, r3 = row[0], row[1], row[2], row[3]
     r4, r5, r6, r7 = row[4], row[5], row[6], row[7]
@@ -145,7 +169,7 @@ def _weigh_items(lo, hi, row, codes, wa, w):
 
 @inlined
 def _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian):
-    """Gradient and Hessian of the lower items; the sums of t of the first eight groups."""
+    """Add to gradient and Hessian of the lower items; return the sums of t of eight groups."""
     t0 = t1 = t2 = t3 = t4 = t5 = t6 = t7 = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
         gradient[j] += w[j] * miss[j]
@@ -164,27 +188,22 @@ def _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian):
 
 
 @inlined
-def _put(cells, k, c, value):
-    if c < len(cells):
-        cells[k, c] = value
-
-
-@inlined
 def _walk_rows(
-    at, last, rows, n, start, a, weight, uniform, narrow, w, miss, curve, gradient, hessian
+    head, last, rows, n, start, a, weight, uniform, narrow, w, miss, curve, gradient, hessian
 ):
-    """Compare the preferred items ``rows[at:last]`` (of one group) with all lower items.
+    """Compare the preferred items ``rows[head:last]`` (of one group) with all lower items.
 
-    Items of one label have the same lower items and go four or two at a time; three go as four,
-    with a fourth so far above all (where scores are `narrow`) that it adds nothing. Items with
-    weights of their own go one by one.
+    Items of one label have the same lower items and are taken four or two at a time. Three are
+    taken as four if scores are `narrow`: the fourth is so far above all others that it adds
+    nothing. Items with weights are taken one by one.
     """
-    while at < last:
-        i0 = rows[at]
+    r = head
+    while r < last:
+        i0 = rows[r]
         begin = start[i0]
-        end = begin + (n - begin + LANES - 1) // LANES * LANES
-        if uniform and at + 3 < last and start[rows[at + 3]] == begin:
-            i1, i2, i3 = rows[at + 1], rows[at + 2], rows[at + 3]
+        end = padded(begin, n)
+        if uniform and r + 3 < last and start[rows[r + 3]] == begin:
+            i1, i2, i3 = rows[r + 1], rows[r + 2], rows[r + 3]
             g0, g1, g2, g3, h0, h1, h2, h3 = _rows_4(
                 begin, end, a, w, miss, curve, a[i0], a[i1], a[i2], a[i3]
             )
@@ -196,9 +215,9 @@ def _walk_rows(
             hessian[i1] += h1
             hessian[i2] += h2
             hessian[i3] += h3
-            at += 4
-        elif narrow and at + 2 < last and start[rows[at + 2]] == begin:
-            i1, i2 = rows[at + 1], rows[at + 2]
+            r += 4
+        elif narrow and r + 2 < last and start[rows[r + 2]] == begin:
+            i1, i2 = rows[r + 1], rows[r + 2]
             g0, g1, g2, _, h0, h1, h2, _ = _rows_4(
                 begin, end, a, w, miss, curve, a[i0], a[i1], a[i2], _ABOVE_ALL
             )
@@ -208,41 +227,40 @@ def _walk_rows(
             hessian[i0] += h0
             hessian[i1] += h1
             hessian[i2] += h2
-            at += 3
-        elif uniform and at + 1 < last and start[rows[at + 1]] == begin:
-            i1 = rows[at + 1]
+            r += 3
+        elif uniform and r + 1 < last and start[rows[r + 1]] == begin:
+            i1 = rows[r + 1]
             g0, g1, h0, h1 = _rows_2(begin, end, a, w, miss, curve, a[i0], a[i1])
             gradient[i0] -= g0
             gradient[i1] -= g1
             hessian[i0] += h0
             hessian[i1] += h1
-            at += 2
+            r += 2
         else:
             u = 1.0 if uniform else weight[i0]
             g0, h0 = _row_1(begin, end, a, w, miss, curve, a[i0], u)
             gradient[i0] -= u * g0
             hessian[i0] += u * h0
-            at += 1
+            r += 1
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def _logistic_direct(
-    n, a, start, code, by_group, weight, uniform, narrow, rows, codes, wa, w, miss, curve,
-    gradient, hessian, cells,
-):  # fmt: skip
-    """One query whose scores lie within `WIDEST`; `a` holds their exponentials.
+def _logistic_direct(items, uniform, narrow, rows, work, cells):
+    """One query whose scores lie within `WIDEST`; ``work.a`` holds their exponentials.
 
     `rows` are those of the table, with zeros behind them up to a multiple of eight.
     """
+    _, start, _, code, by_group, weight = items
+    a, codes, wa, w, miss, curve, gradient, hessian = work
+    n = code.size
     _copy_items(n, code, weight, uniform, a, codes, wa, w, miss, curve, gradient, hessian)
     head = 0
     while head < n:
         k = codes[by_group[head]]
-        end = group_end(head, n, codes, by_group)
-        last = preferring(head, end, n, start, by_group)
+        end, last = group_ends(head, n, start, codes, by_group)
         if last > head:
             lo = start[by_group[head]]
-            hi = lo + (n - lo + LANES - 1) // LANES * LANES
+            hi = padded(lo, n)
             _weigh_items(lo, hi, rows[k], codes, wa, w)
             for j in range(np.uintp(lo), np.uintp(hi)):
                 miss[j] = 0.0
@@ -251,17 +269,9 @@ def _logistic_direct(
                 head, last, by_group, n, start, a, weight, uniform, narrow, w, miss, curve,
                 gradient, hessian,
             )  # fmt: skip
-            t0, t1, t2, t3, t4, t5, t6, t7 = _finish_items(
-                lo, hi, codes, wa, w, miss, curve, gradient, hessian
-            )
-            _put(cells, k, 0, t0)
-            _put(cells, k, 1, t1)
-            _put(cells, k, 2, t2)
-            _put(cells, k, 3, t3)
-            _put(cells, k, 4, t4)
-            _put(cells, k, 5, t5)
-            _put(cells, k, 6, t6)
-            _put(cells, k, 7, t7)
+            totals = _finish_items(lo, hi, codes, wa, w, miss, curve, gradient, hessian)
+            for c in range(min(8, len(cells))):
+                cells[k, c] = totals[c]
             if len(cells) > 8:
                 for j in range(lo, n):
                     if codes[j] >= 8:
@@ -270,9 +280,10 @@ def _logistic_direct(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _logistic_wide(s, start, code, weight, table, gradient, hessian, cells):
+def _logistic_wide(s, items, table, gradient, hessian, cells):
     """One query with scores of any size: an exponential for each pair."""
-    n = s.size
+    start, code, weight = items.start, items.code, items.weight
+    n = code.size
     for i in range(n):
         for j in range(start[i], n):
             d = s[i] - s[j]
@@ -293,10 +304,10 @@ def _logistic_wide(s, start, code, weight, table, gradient, hessian, cells):
 
 @inlined
 def _add_logarithms(lo, hi, x, bits, power, logs):
-    """Add the logarithms of `x`, normal positive numbers, to `logs`; `x` becomes 1. Vectorised.
+    """Add the logarithms of `x`, normal positive numbers, to `logs`, and set `x` to 1.
 
     log(2^k m) = k log 2 + log m with √½ ≤ m < √2, and log m = 2 artanh((m - 1) / (m + 1)) by its
-    series. `bits` is an integer view of `x`; `power` is room for k.
+    series. `bits` is an integer view of `x`; `power` holds k.
     """
     for j in range(np.uintp(lo), np.uintp(hi)):
         k = (bits[j] - _ROOT_OF_HALF) >> 52
@@ -321,72 +332,75 @@ def _add_logarithms(lo, hi, x, bits, power, logs):
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-def _loss_products(
-    n, s, middle, widest, a, start, by_group, rows, codes, ones, w, product, bits, power, logs
-):
-    """The loss where all items weigh the same: a logarithm for many pairs at once.
+def _loss_products(s, middle, widest, items, rows, ones, work, product, bits):
+    """The loss if all items have the weight 1: one logarithm for many pairs.
 
-    -log σ(s_i - s_j) = log(a_i + a_j) - (s_i - middle); the factors a_i + a_j of one j and one
-    group of i are multiplied together as far as the exponent's range allows. `ones` ends, like
-    the items, at n, with zeros behind.
+    -log σ(s_i - s_j) = log(a_i + a_j) - (s_i - middle). The factors a_i + a_j of one j and one
+    group of i are multiplied as far as the range of exponents allows. `ones` has zeros after the
+    last item, and `bits` is an integer view of `product`.
     """
+    start, by_group = items.start, items.by_group
+    a, codes, w, power, logs = work.a, work.codes, work.w, work.miss, work.curve
     room = int(_LOG_ROOM / (0.5 * widest + 0.7))
+    n = start.size
+    size = n + LANES
     loss = 0.0
     head = 0
     while head < n:
-        end = group_end(head, n, codes, by_group)
-        last = preferring(head, end, n, start, by_group)
-        if last > head:
-            lo = start[by_group[head]]
-            size = n + LANES
-            _weigh_items(lo, size, rows[codes[by_group[head]]], codes, ones, w)
-            for j in range(np.uintp(lo), np.uintp(size)):
-                product[j] = 1.0
-                logs[j] = 0.0
-            used = 0
-            begin = n
-            below = 0.0
-            at = head
-            while at < last:
-                i = by_group[at]
-                if start[i] != begin:
-                    begin = start[i]
-                    below = 0.0
-                    for j in range(np.uintp(begin), np.uintp(n)):
-                        below += w[j]
-                hi = begin + (n - begin + LANES - 1) // LANES * LANES
-                if used + 4 > room:
-                    _add_logarithms(lo, size, product, bits, power, logs)
-                    used = 0
-                if at + 3 < last and start[by_group[at + 3]] == begin:
-                    i1, i2, i3 = by_group[at + 1], by_group[at + 2], by_group[at + 3]
-                    a0, a1, a2, a3 = a[i], a[i1], a[i2], a[i3]
-                    for j in range(np.uintp(begin), np.uintp(hi)):
-                        x = a[j]
-                        product[j] *= ((a0 + x) * (a1 + x)) * ((a2 + x) * (a3 + x))
-                    loss -= ((s[i] - middle) + (s[i1] - middle)) * below
-                    loss -= ((s[i2] - middle) + (s[i3] - middle)) * below
-                    at += 4
-                    used += 4
-                else:
-                    a0 = a[i]
-                    for j in range(np.uintp(begin), np.uintp(hi)):
-                        product[j] *= a0 + a[j]
-                    loss -= (s[i] - middle) * below
-                    at += 1
-                    used += 1
-            _add_logarithms(lo, size, product, bits, power, logs)
-            for j in range(np.uintp(lo), np.uintp(size)):
-                loss += w[j] * logs[j]
+        end, last = group_ends(head, n, start, codes, by_group)
+        lo = start[by_group[head]]
+        if last == head:
+            head = end
+            continue
+        _weigh_items(lo, size, rows[codes[by_group[head]]], codes, ones, w)
+        for j in range(np.uintp(lo), np.uintp(size)):
+            product[j] = 1.0
+            logs[j] = 0.0
+        used = 0
+        begin = n
+        below = 0.0
+        r = head
+        while r < last:
+            i = by_group[r]
+            if start[i] != begin:
+                begin = start[i]
+                below = 0.0
+                for j in range(np.uintp(begin), np.uintp(n)):
+                    below += w[j]
+            hi = padded(begin, n)
+            if used + 4 > room:
+                _add_logarithms(lo, size, product, bits, power, logs)
+                used = 0
+            if r + 3 < last and start[by_group[r + 3]] == begin:
+                i1, i2, i3 = by_group[r + 1], by_group[r + 2], by_group[r + 3]
+                a0, a1, a2, a3 = a[i], a[i1], a[i2], a[i3]
+                for j in range(np.uintp(begin), np.uintp(hi)):
+                    x = a[j]
+                    product[j] *= ((a0 + x) * (a1 + x)) * ((a2 + x) * (a3 + x))
+                loss -= ((s[i] - middle) + (s[i1] - middle)) * below
+                loss -= ((s[i2] - middle) + (s[i3] - middle)) * below
+                taken = 4
+            else:
+                a0 = a[i]
+                for j in range(np.uintp(begin), np.uintp(hi)):
+                    product[j] *= a0 + a[j]
+                loss -= (s[i] - middle) * below
+                taken = 1
+            r += taken
+            used += taken
+        _add_logarithms(lo, size, product, bits, power, logs)
+        for j in range(np.uintp(lo), np.uintp(size)):
+            loss += w[j] * logs[j]
         head = end
     return loss
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _loss_pairs(s, start, code, weight, table):
+def _loss_pairs(s, items, table):
     """The loss with item weights, or with scores of any size: a logarithm for each pair."""
+    start, code, weight = items.start, items.code, items.weight
     loss = 0.0
-    n = s.size
+    n = code.size
     for i in range(n):
         row = table[code[i]]
         for j in range(start[i], n):
@@ -403,72 +417,54 @@ def _loss_pairs(s, start, code, weight, table):
 
 @njit(cache=True, nogil=True)
 def logistic(
-    first, last, scores, order, bounds, start, code, by_group, weight, uniform, longest, table,
-    query_weight, with_loss, gradient, hessian, cells, losses,
-):  # fmt: skip
+    first, last, layout, scores, table, query_weight, with_loss, gradient, hessian, cells, losses
+):
     """Weighted pairwise logistic loss, gradient and diagonal Hessian; soft sums per cell.
 
     Writes gradient and Hessian in the caller's row order, and for each query the loss and, in
     `cells`, the sums of t = σ(s_j - s_i) over the pairs of each cell (not weighted by the table).
     """
-    size = min(longest, LONGEST) + LANES
-    s = np.empty(size)
-    a = np.empty(size)
-    w = np.empty(size)
-    miss = np.empty(size)
-    curve = np.empty(size)
-    g = np.empty(size)
-    h = np.empty(size)
-    wa = np.empty(size)
-    ones = np.empty(size)
-    codes = np.empty(size, dtype=np.int64)
+    size = min(layout.longest, LONGEST) + LANES
+    s, ones = np.empty(size), np.empty(size)
+    g, h = np.empty(size), np.empty(size)
+    work = Work(
+        np.empty(size), np.empty(size, dtype=np.int64), np.empty(size), np.empty(size),
+        np.empty(size), np.empty(size), g, h,
+    )  # fmt: skip
     rows = np.zeros((len(table), (len(table) + 7) // 8 * 8))
     rows[:, : len(table)] = table
     bits = np.empty(size, dtype=np.int64)
     scale = bits.view(np.float64)
     for q in range(first, last):
-        b = bounds[q]
-        e = bounds[q + 1]
-        n = e - b
+        items = items_of(layout, q)
+        n = items.order.size
         if n > LONGEST:
             continue
         cells[q] = 0.0
-        losses[q] = 0.0
-        for i in range(n):
-            s[i] = scores[order[b + i]]
+        loss = 0.0
+        gather(items.order, scores, s)
         g[:n] = 0.0
         h[:n] = 0.0
-        if start[b] < n:
+        if n > 0 and items.start[0] < n:
             lowest, highest = span(n, s)
             widest = highest - lowest
-            if widest <= WIDEST:
+            direct = widest <= WIDEST
+            if direct:
                 middle = 0.5 * lowest + 0.5 * highest
-                exponentials(n, s, middle, a, bits, scale)
-                _logistic_direct(
-                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], uniform,
-                    uniform and widest <= _NARROW, rows, codes, wa, w, miss, curve, g, h,
-                    cells[q],
-                )  # fmt: skip
-                if with_loss and uniform:
+                exponentials(n, s, middle, work.a, bits, scale)
+                narrow = layout.uniform and widest <= _NARROW
+                _logistic_direct(items, layout.uniform, narrow, rows, work, cells[q])
+                if with_loss and layout.uniform:
                     ones[:n] = 1.0
                     ones[n : n + LANES] = 0.0
-                    losses[q] = _loss_products(
-                        n, s, middle, widest, a, start[b:e], by_group[b:e], rows, codes, ones, w,
-                        scale, bits, miss, curve,
-                    )  # fmt: skip
-                elif with_loss:
-                    losses[q] = _loss_pairs(s[:n], start[b:e], code[b:e], weight[b:e], table)
+                    loss = _loss_products(s, middle, widest, items, rows, ones, work, scale, bits)
             else:
-                _logistic_wide(
-                    s[:n], start[b:e], code[b:e], weight[b:e], table, g[:n], h[:n], cells[q]
-                )
-                if with_loss:
-                    losses[q] = _loss_pairs(s[:n], start[b:e], code[b:e], weight[b:e], table)
-        v = query_weight[q]
-        losses[q] *= v
-        for i in range(n):
-            gradient[order[b + i]] = v * g[i]
-            hessian[order[b + i]] = v * h[i]
+                _logistic_wide(s, items, table, g, h, cells[q])
+            if with_loss and not (direct and layout.uniform):
+                loss = _loss_pairs(s, items, table)
+        losses[q] = query_weight[q] * loss
+        scatter(items.order, g, query_weight[q], gradient)
+        scatter(items.order, h, query_weight[q], hessian)
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
@@ -483,30 +479,31 @@ def _product_row(lo, hi, a, w, vector, back, a0, u0, v0):
 
 
 @njit(cache=True, nogil=True)
-def _product_direct(n, a, start, code, by_group, weight, table, vector, w, back, out):
+def _product_direct(a, items, table, vector, w, back, out):
+    start, code, by_group, weight = items.start, items.code, items.by_group, items.weight
+    n = code.size
     head = 0
     while head < n:
         k = code[by_group[head]]
-        end = group_end(head, n, code, by_group)
-        last = preferring(head, end, n, start, by_group)
-        if last > head:
-            lowest = start[by_group[head]]
-            for j in range(lowest, n):
-                w[j] = table[k, code[j]] * weight[j]
-                back[j] = 0.0
-            for r in range(head, last):
-                i = by_group[r]
-                out[i] += weight[i] * _product_row(
-                    start[i], n, a, w, vector, back, a[i], weight[i], vector[i]
-                )
-            for j in range(lowest, n):
-                out[j] -= w[j] * back[j]
+        end, last = group_ends(head, n, start, code, by_group)
+        lowest = start[by_group[head]]
+        for j in range(lowest, n):
+            w[j] = table[k, code[j]] * weight[j]
+            back[j] = 0.0
+        for r in range(head, last):
+            i = by_group[r]
+            out[i] += weight[i] * _product_row(
+                start[i], n, a, w, vector, back, a[i], weight[i], vector[i]
+            )
+        for j in range(lowest, n):
+            out[j] -= w[j] * back[j]
         head = end
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _product_wide(s, start, code, weight, table, vector, out):
-    n = s.size
+def _product_wide(s, items, table, vector, out):
+    start, code, weight = items.start, items.code, items.weight
+    n = code.size
     for i in range(n):
         for j in range(start[i], n):
             e = np.exp(-abs(s[i] - s[j]))
@@ -518,39 +515,26 @@ def _product_wide(s, start, code, weight, table, vector, out):
 
 
 @njit(cache=True, nogil=True)
-def hessian_product(
-    first, last, scores, order, bounds, start, code, by_group, weight, longest, table,
-    query_weight, vector, out,
-):  # fmt: skip
+def hessian_product(first, last, layout, scores, table, query_weight, vector, out):
     """The Hessian of the loss in the scores, times a vector, in the caller's row order."""
-    size = min(longest, LONGEST) + LANES
-    s = np.empty(size)
-    a = np.empty(size)
-    w = np.empty(size)
-    v = np.empty(size)
-    back = np.empty(size)
-    result = np.empty(size)
+    size = min(layout.longest, LONGEST) + LANES
+    s, a, w, v = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    back, result = np.empty(size), np.empty(size)
     bits = np.empty(size, dtype=np.int64)
     scale = bits.view(np.float64)
     for q in range(first, last):
-        b = bounds[q]
-        e = bounds[q + 1]
-        n = e - b
+        items = items_of(layout, q)
+        n = items.order.size
         if n > LONGEST:
             continue
-        for i in range(n):
-            s[i] = scores[order[b + i]]
-            v[i] = vector[order[b + i]]
-            result[i] = 0.0
-        if start[b] < n:
+        gather(items.order, scores, s)
+        gather(items.order, vector, v)
+        result[:n] = 0.0
+        if n > 0 and items.start[0] < n:
             lowest, highest = span(n, s)
             if highest - lowest <= WIDEST:
                 exponentials(n, s, 0.5 * lowest + 0.5 * highest, a, bits, scale)
-                _product_direct(
-                    n, a, start[b:e], code[b:e], by_group[b:e], weight[b:e], table, v,
-                    w, back, result,
-                )  # fmt: skip
+                _product_direct(a, items, table, v, w, back, result)
             else:
-                _product_wide(s[:n], start[b:e], code[b:e], weight[b:e], table, v[:n], result[:n])
-        for i in range(n):
-            out[order[b + i]] = query_weight[q] * result[i]
+                _product_wide(s, items, table, v, result)
+        scatter(items.order, result, query_weight[q], out)

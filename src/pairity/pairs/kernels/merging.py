@@ -119,10 +119,7 @@ def _weigh(b, head, end, weight, passed):
 
 
 @njit(cache=True, nogil=True)
-def merge(
-    first, last, scores, order, bounds, start, code, weight, longest, margin, rising, near, far,
-    sums, cells,
-):  # fmt: skip
+def merge(first, last, layout, scores, margin, rising, near, far, sums, cells):
     """Sort both sides of each list and merge them.
 
     ``rising[b:e]`` lists the items of a query, from 0 in the order of the layout: the preferred
@@ -131,6 +128,8 @@ def merge(
     ``b + 2q`` on, then of the others. `cells` are sums of 1[s_i > s_j], ties one half, over the
     pairs of each cell.
     """
+    order, bounds, start = layout.order, layout.bounds, layout.start
+    code, weight, longest = layout.code, layout.weight, layout.longest
     n_codes = len(sums)
     upper, lower = np.empty((2, longest + 1))
     passed = np.empty(longest)
@@ -199,15 +198,17 @@ def _mix(n, at, sums, table, share, mixed):
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
 def reaching(
-    first, last, order, bounds, start, code, weight, longest, rising, near, far, sums, table,
-    mirrored, share, query_weight, gradient,
-):  # fmt: skip
+    first, last, layout, rising, near, far, sums, table, mirrored, share, query_weight, gradient
+):
     """The gradient of the weighted hinges on either side of all pairs, as in `losses.two_hinges`.
 
     ``share[q, side, k]`` multiplies the weights of the items of group k: of the preferred ones
     where the side is 0, of the others where it is 1. Queries without a pair are left out.
     """
-    within, beyond = np.empty((2, len(table), longest + 1))
+    order, bounds, start, code, weight = (
+        layout.order, layout.bounds, layout.start, layout.code, layout.weight
+    )  # fmt: skip
+    within, beyond = np.empty((2, len(table), layout.longest + 1))
     columns, mirrored_columns = np.ascontiguousarray(table.T), np.ascontiguousarray(mirrored.T)
     for q in range(first, last):
         b = bounds[q]

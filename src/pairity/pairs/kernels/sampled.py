@@ -10,7 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.pairs.kernels.common import APART, WIDEST, exponentials, span
+from pairity.pairs.kernels.common import (
+    APART,
+    WIDEST,
+    exponentials,
+    gather,
+    items_of,
+    scatter,
+    span,
+)
 
 
 @njit(cache=True, nogil=True)
@@ -30,43 +38,39 @@ def _share(key, draw):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sampled(
-    first, last, scores, order, bounds, start, code, weight, longest, table, query_weight,
-    n_pairs, seed, iteration, gradient, hessian,
-):  # fmt: skip
+    first, last, layout, scores, table, query_weight, n_pairs, seed, iteration, gradient, hessian
+):
     """Derivatives of the logistic loss, each preferred item compared with `n_pairs` lower ones.
 
-    Items are drawn uniformly and with replacement, and weigh as many times more as there are more
-    to draw from; an item with no more than `n_pairs` lower ones is compared with them all.
+    Items are drawn uniformly and with replacement, and their weights are raised by the ratio of
+    lower items to draws. An item with at most `n_pairs` lower ones is compared with all of them.
     """
-    room = max(longest, APART)
-    s = np.empty(room)
-    a = np.empty(room)
-    g = np.empty(room)
-    h = np.empty(room)
+    room = max(layout.longest, APART)
+    s, a, g, h = np.empty(room), np.empty(room), np.empty(room), np.empty(room)
     bits = np.empty(room, dtype=np.int64)
     scale = bits.view(np.float64)
     stream = _mix(_mix(np.uint64(seed)) + np.uint64(iteration))
     for q in range(first, last):
-        b = bounds[q]
-        n = bounds[q + 1] - b
-        for i in range(n):
-            s[i] = scores[order[b + i]]
-            g[i] = 0.0
-            h[i] = 0.0
+        items = items_of(layout, q)
+        order, start, code, weight = items.order, items.start, items.code, items.weight
+        n = order.size
+        gather(order, scores, s)
+        g[:n] = 0.0
+        h[:n] = 0.0
         lowest, highest = span(n, s)
         narrow = highest - lowest <= WIDEST
-        if narrow and start[b] < n:
+        if narrow and n > 0 and start[0] < n:
             exponentials(n, s, 0.5 * lowest + 0.5 * highest, a, bits, scale)
         for i in range(n):
-            lower = n - start[b + i]
+            lower = n - start[i]
             if lower == 0:
-                break  # nor is any item behind preferred to another
-            every = lower <= n_pairs
-            draws = lower if every else n_pairs
-            u = weight[b + i] * (lower / draws)
-            key = _mix(stream + np.uint64(order[b + i]))
+                break  # no later item is preferred to another either
+            exhaustive = lower <= n_pairs
+            draws = lower if exhaustive else n_pairs
+            u = weight[i] * (lower / draws)
+            key = _mix(stream + np.uint64(order[i]))
             for draw in range(draws):
-                j = start[b + i] + (draw if every else np.int64(_share(key, draw) * lower))
+                j = start[i] + (draw if exhaustive else np.int64(_share(key, draw) * lower))
                 if narrow:
                     r = 1.0 / (a[i] + a[j])
                     t = a[j] * r
@@ -77,12 +81,10 @@ def sampled(
                     r = 1.0 / (1.0 + x)
                     t = x * r if d >= 0 else r
                     c = x * r * r
-                w = table[code[b + i], code[b + j]] * u * weight[b + j]
+                w = table[code[i], code[j]] * u * weight[j]
                 g[i] -= w * t
                 g[j] += w * t
                 h[i] += w * c
                 h[j] += w * c
-        v = query_weight[q]
-        for i in range(n):
-            gradient[order[b + i]] = v * g[i]
-            hessian[order[b + i]] = v * h[i]
+        scatter(order, g, query_weight[q], gradient)
+        scatter(order, h, query_weight[q], hessian)
