@@ -51,7 +51,7 @@ class Ranked(NamedTuple):
 
     ``s`` are scores, ``a`` their exponentials, ``z`` the scores that distances are taken of, ``w``
     the weights of the pairs with the current group, ``g`` and ``h`` gradient and Hessian, and
-    ``count`` the number of merged items where scores tie.
+    ``n_merged`` the number of merged items where scores tie.
     """
 
     s: Array
@@ -62,13 +62,13 @@ class Ranked(NamedTuple):
     w: Array
     g: Array
     h: Array
-    count: Array
+    n_merged: Array
 
 
 class Top(NamedTuple):
     """The items among the first k: their places, and how many of them precede each item."""
 
-    index: NDArray[np.int64]
+    places: NDArray[np.int64]
     passed: NDArray[np.int64]
     ranked: Ranked
 
@@ -530,7 +530,7 @@ def lambdarank(
         if tied:
             edge, reach, share = _share_positions(n, k, rank, discounts, target, mean, block_even)
             m = _merge_tied(
-                items, s, gain, rank, top.index, top.passed, target, ranked.count, merged
+                items, s, gain, rank, top.places, top.passed, target, ranked.n_merged, merged
             )
             for i in range(m):
                 discount[i] = mean[rank[i]]
