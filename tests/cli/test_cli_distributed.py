@@ -17,20 +17,20 @@ def test_commands_on_a_scheduler_print_the_same(client, tmp_path, capsys, table)
 
     table.assign(score=table["f0"]).to_csv(tmp_path / "table.csv", index=False)
     roles = ["--label", "y", "--query", "qid", "--group", "group", "--format", "json"]
-    told = {}
-    for name, where in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
+    printed = {}
+    for name, where in {"single": [], "remote": ["--scheduler", client.scheduler.address]}.items():
         model = ["--output", str(tmp_path / name), "--exclude", "score", "--no-report", "--quiet"]
         main(["train", str(tmp_path / "table.csv"), *roles, *model, *where])
         trained = json.loads(capsys.readouterr().out)
         main(["audit", str(tmp_path / "table.csv"), *roles, "--score", "score", "--quiet", *where])
-        told[name] = trained["training_violation"], json.loads(capsys.readouterr().out)
-    assert told["here"][0] == pytest.approx(told["there"][0], abs=1e-9)
-    for here, there in zip(
-        told["here"][1]["estimates"], told["there"][1]["estimates"], strict=True
+        printed[name] = trained["training_violation"], json.loads(capsys.readouterr().out)
+    assert printed["single"][0] == pytest.approx(printed["remote"][0], abs=1e-9)
+    for single, remote in zip(
+        printed["single"][1]["estimates"], printed["remote"][1]["estimates"], strict=True
     ):  # fmt: skip
-        assert here["value"] == pytest.approx(there["value"], abs=1e-12)
-    here, there = (load(tmp_path / name).predict(table[FEATURES]) for name in told)
-    np.testing.assert_allclose(here, there, atol=1e-7)
+        assert single["value"] == pytest.approx(remote["value"], abs=1e-12)
+    single, remote = (load(tmp_path / name).predict(table[FEATURES]) for name in printed)
+    np.testing.assert_allclose(single, remote, atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -39,18 +39,18 @@ def test_a_sweep_runs_on_the_workers(client, tmp_path, capsys, kind, monkeypatch
 
     path = str(tmp_path / f"table.{kind}")
     table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path)
-    told = {}
-    for name, where in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
+    printed = {}
+    for name, where in {"single": [], "remote": ["--scheduler", client.scheduler.address]}.items():
         words = [path, "--label", "y", "--query", "qid", "--group", "group", "--format", "json"]
         words += ["--methods", "plain", "reweighted", "--budget", "2", "--quiet"]
         if where:
             monkeypatch.setattr("pairity.comparisons.runs.Job.run", None)  # of this process
         main(["sweep", *words, "--output", str(tmp_path / name), *where])
-        told[name] = json.loads(capsys.readouterr().out)
-        for point in told[name]["points"]:
+        printed[name] = json.loads(capsys.readouterr().out)
+        for point in printed[name]["points"]:
             point.pop("seconds")
         assert len(list((tmp_path / name / "runs").iterdir())) >= 3
-    assert told["here"] == told["there"]
+    assert printed["single"] == printed["remote"]
 
 
 def test_local_workers_leave_stdout_and_the_environment_alone(tmp_path, capfd, table):

@@ -66,19 +66,22 @@ def test_sizes_that_are_refused(sizes, message):
         Queries.from_arrays(**table(qid=None, group=sizes))
 
 
-def test_sizes_and_ids_that_disagree():
-    with pytest.raises(
-        InputError, match=r"rows 0 to 2 are one query, but qid is 'b' in row 0 and 'a' in row 2"
-    ):
-        Queries.from_arrays(**table(group=[3, 2, 2]))
-    with pytest.raises(InputError, match="starts in row 2 and another in row 4, but qid is 'a'"):
-        Queries.from_arrays(**table(group=[2, 2, 1, 2]))
-    scattered = ["b", "a", "b", "a", "a", "c", "c"]
-    with pytest.raises(InputError, match="Sort the rows by query"):
-        Queries.from_arrays(**table(qid=scattered, group=SIZES))
-    apart = ["b", "b", "a", "a", "a", "b", "b"]
-    with pytest.raises(InputError, match=r"row 0 and another in row 5.*must be contiguous"):
-        Queries.from_arrays(**table(qid=apart, group=SIZES))
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"group": [3, 2, 2]}, "by qid a query starts in row 2, by group it does not"),
+        ({"group": [2, 2, 1, 2]}, "by group a query starts in row 4, by qid it does not"),
+        ({"group": [1, 4, 2]}, "by group a query starts in row 1, by qid it does not"),
+        ({"qid": ["b", "a", "b", "a", "a", "c", "c"]}, "query 'b' returns in row 2 .* Sort the"),
+        ({"qid": ["b", "b", "a", "a", "a", "b", "b"]}, "must be contiguous.*'b' returns in row 5"),
+    ],
+)
+def test_sizes_and_ids_that_disagree(changed, message):
+    with pytest.raises(InputError, match=message):
+        Queries.from_arrays(**table(**{"group": SIZES, **changed}))
+
+
+def test_neither_sizes_nor_ids():
     with pytest.raises(InputError, match=r"qid is missing\..*group"):
         Queries.from_arrays(**table(qid=None))
 

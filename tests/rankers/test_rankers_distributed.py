@@ -21,18 +21,18 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask and of the engines
      ("lightgbm", "retrain"), ("lightgbm", "interleaved")],
 )  # fmt: skip
 def test_the_model_is_that_of_one_machine(client, spread, name, schedule, table):
-    many, one = engines(name)
+    many, local_model = engines(name)
     options = {**OPTIONS, "max_rounds": 1, "schedule": schedule}
-    there = FairRanker(many, **options).fit(**columns(spread))
-    here = FairRanker(one, **options).fit(**columns(table))
-    assert there.groups_ == here.groups_
-    assert len(there.history_) == len(here.history_)
-    for ours, theirs in zip(there.history_, here.history_, strict=True):
-        np.testing.assert_allclose(ours.delta, theirs.delta, atol=1e-12)
-        assert ours.auc == pytest.approx(theirs.auc, abs=1e-12)
-    expected = here.predict(table[FEATURES])
-    np.testing.assert_allclose(there.predict(table[FEATURES]), expected, atol=1e-6)
-    lazy = there.predict(spread[FEATURES])
+    remote = FairRanker(many, **options).fit(**columns(spread))
+    single = FairRanker(local_model, **options).fit(**columns(table))
+    assert remote.groups_ == single.groups_
+    assert len(remote.history_) == len(single.history_)
+    for remote_round, expected in zip(remote.history_, single.history_, strict=True):
+        np.testing.assert_allclose(remote_round.delta, expected.delta, atol=1e-12)
+        assert remote_round.auc == pytest.approx(expected.auc, abs=1e-12)
+    expected = single.predict(table[FEATURES])
+    np.testing.assert_allclose(remote.predict(table[FEATURES]), expected, atol=1e-6)
+    lazy = remote.predict(spread[FEATURES])
     assert isinstance(lazy, dask.array.Array)
     np.testing.assert_allclose(lazy.compute(), expected, atol=1e-6)
 
@@ -49,13 +49,13 @@ def test_models_are_those_of_the_engine_and_are_saved_as_usual(client, spread, t
 
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
 def test_estimators_without_dask_train_on_workers_too(client, spread, name, table):
-    _, one = engines(name)
+    _, local_model = engines(name)
     settings = {**OPTIONS, "max_rounds": 1, "schedule": "retrain"}
-    there = FairRanker(one, **settings).fit(**columns(spread))
-    here = FairRanker(one, **settings).fit(**columns(table))
-    assert type(there.ranker_.estimator) is type(one)
+    remote = FairRanker(local_model, **settings).fit(**columns(spread))
+    single = FairRanker(local_model, **settings).fit(**columns(table))
+    assert type(remote.ranker_.estimator) is type(local_model)
     np.testing.assert_allclose(
-        there.predict(table[FEATURES]), here.predict(table[FEATURES]), atol=1e-6
+        remote.predict(table[FEATURES]), single.predict(table[FEATURES]), atol=1e-6
     )
 
 
@@ -104,11 +104,11 @@ def _matrices_counted():
 
 def test_rankers_fit_and_predict_by_themselves(client, spread, table):
     data = {name: columns(spread)[name] for name in ("X", "y", "qid")}
-    there = LinearRanker().fit(**data)
-    here = LinearRanker().fit(**{name: columns(table)[name] for name in data})
-    np.testing.assert_allclose(there.coef_, here.coef_, atol=1e-8)
-    lazy = there.predict(spread[FEATURES])
-    np.testing.assert_allclose(lazy.compute(), here.predict(table[FEATURES]), atol=1e-7)
+    remote = LinearRanker().fit(**data)
+    single = LinearRanker().fit(**{name: columns(table)[name] for name in data})
+    np.testing.assert_allclose(remote.coef_, single.coef_, atol=1e-8)
+    lazy = remote.predict(spread[FEATURES])
+    np.testing.assert_allclose(lazy.compute(), single.predict(table[FEATURES]), atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
@@ -146,5 +146,5 @@ def test_a_worker_killed_in_a_round_changes_nothing(client, spread, name, table)
     assert killed
     assert set(client.run(os.getpid).values()) != pids
     np.testing.assert_allclose(again.predict(table[FEATURES]), expected, atol=1e-9)
-    for ours, theirs in zip(again.history_, rounds, strict=True):
-        assert ours.violation == pytest.approx(theirs.violation, abs=1e-12)
+    for remote_round, expected in zip(again.history_, rounds, strict=True):
+        assert remote_round.violation == pytest.approx(expected.violation, abs=1e-12)

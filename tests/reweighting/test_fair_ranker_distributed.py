@@ -32,15 +32,15 @@ def test_arrays_weights_and_validation(client, table):
         "sensitive_features": dask.array.from_array(table["group"].to_numpy(str), chunks=600),
         "sample_weight": dask.array.from_array(weight, chunks=600),
     }
-    held = {name: given[name] for name in ("X", "y", "qid", "sensitive_features")}
-    there = FairRanker(LinearRanker(), **OPTIONS, validation=held).fit(**given)
-    local = {name: np.asarray(each) for name, each in given.items()}
-    local_held = {name: local[name] for name in held}
-    here = FairRanker(LinearRanker(), **OPTIONS, validation=local_held).fit(**local)
-    assert there.violation_ == pytest.approx(here.violation_, abs=1e-12)
-    np.testing.assert_allclose(there.ranker_.coef_, here.ranker_.coef_, atol=1e-8)
-    lazy = there.predict(given["X"].rechunk(chunks))
-    np.testing.assert_allclose(lazy.compute(), here.predict(local["X"]), atol=1e-7)
+    validation = {name: given[name] for name in ("X", "y", "qid", "sensitive_features")}
+    remote = FairRanker(LinearRanker(), **OPTIONS, validation=validation).fit(**given)
+    local = {name: np.asarray(column) for name, column in given.items()}
+    local_validation = {name: local[name] for name in validation}
+    single = FairRanker(LinearRanker(), **OPTIONS, validation=local_validation).fit(**local)
+    assert remote.violation_ == pytest.approx(single.violation_, abs=1e-12)
+    np.testing.assert_allclose(remote.ranker_.coef_, single.ranker_.coef_, atol=1e-8)
+    lazy = remote.predict(given["X"].rechunk(chunks))
+    np.testing.assert_allclose(lazy.compute(), single.predict(local["X"]), atol=1e-7)
 
 
 def test_a_share_held_out_is_that_of_one_machine(client, tmp_path, table):
@@ -48,13 +48,13 @@ def test_a_share_held_out_is_that_of_one_machine(client, tmp_path, table):
     ids = shuffled["qid"].unique()
     parts = [shuffled[shuffled["qid"].isin(ids[at::5])] for at in range(5)]
     settings = {**OPTIONS, "validation": 0.3, "random_state": 3}
-    there = FairRanker(LinearRanker(), **settings, checkpoint=tmp_path)
-    there.fit(**columns(in_partitions(parts)))
-    here = FairRanker(LinearRanker(), **settings).fit(**columns(shuffled))
-    assert [each.violation for each in there.history_] == pytest.approx(
-        [each.violation for each in here.history_], abs=1e-12
+    remote = FairRanker(LinearRanker(), **settings, checkpoint=tmp_path)
+    remote.fit(**columns(in_partitions(parts)))
+    single = FairRanker(LinearRanker(), **settings).fit(**columns(shuffled))
+    assert [round_.violation for round_ in remote.history_] == pytest.approx(
+        [round_.violation for round_ in single.history_], abs=1e-12
     )
-    np.testing.assert_allclose(there.ranker_.coef_, here.ranker_.coef_, atol=1e-8)
+    np.testing.assert_allclose(remote.ranker_.coef_, single.ranker_.coef_, atol=1e-8)
     other = FairRanker(LinearRanker(), **{**settings, "random_state": 4}, checkpoint=tmp_path)
     with pytest.raises(InputError, match="random_state"):
         other.fit(**columns(in_partitions(parts)))
@@ -64,17 +64,17 @@ def test_a_share_held_out_is_that_of_one_machine(client, tmp_path, table):
 def test_a_path_is_that_of_one_machine(client, spread, along, table):
     values = {"lambda": [0.0, 0.5, 1.0], "tolerance": [0.1, 0.02]}[along]
     model = FairRanker(**OPTIONS, validation=0.3, random_state=1)
-    there = model.fit(**columns(spread)).path(
+    remote = model.fit(**columns(spread)).path(
         **columns(spread), along=along, values=values, test=columns(by_query(table, 3))
     )
     other = FairRanker(**OPTIONS, validation=0.3, random_state=1)
-    here = other.fit(**columns(table)).path(
+    single = other.fit(**columns(table)).path(
         **columns(table), along=along, values=values, test=columns(table)
     )
-    assert "120 test queries" in str(there)
-    for mine, theirs in zip(there.points, here.points, strict=True):
-        assert (mine.x, mine.violation, mine.auc) == pytest.approx(
-            (theirs.x, theirs.violation, theirs.auc), abs=1e-9
+    assert "120 test queries" in str(remote)
+    for point, expected in zip(remote.points, single.points, strict=True):
+        assert (point.x, point.violation, point.auc) == pytest.approx(
+            (expected.x, expected.violation, expected.auc), abs=1e-9
         )
     with pytest.raises(InputError, match=r"random_state is None.*Fit with a whole number"):
         FairRanker(**OPTIONS, validation=0.3).path(**columns(spread), values=[0.0])
@@ -86,7 +86,7 @@ def test_a_fit_is_resumed_on_another_cluster(client, spread, tmp_path, table):
     few = FairRanker(engines("xgboost")[0], **{**settings, "max_rounds": 1}, checkpoint=tmp_path)
     with pytest.warns(TargetNotReachedWarning):
         few.fit(**columns(spread))
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["round-0", "round-1", "rounds.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["round-0", "round-1", "rounds.json"]
     with (
         distributed.LocalCluster(**IN_PROCESS) as other,
         distributed.Client(other, set_as_default=False),
@@ -98,7 +98,7 @@ def test_a_fit_is_resumed_on_another_cluster(client, spread, tmp_path, table):
             more.fit(**columns(spread))
     whole = FairRanker(engines("xgboost")[0], **{**settings, "max_rounds": 2})
     whole.fit(**columns(spread))
-    assert [each.seconds for each in more.history_][:2] == [e.seconds for e in few.history_]
+    assert [round_.seconds for round_ in more.history_][:2] == [e.seconds for e in few.history_]
     np.testing.assert_allclose(
         more.predict(table[FEATURES]), whole.predict(table[FEATURES]), atol=1e-6
     )
@@ -107,17 +107,17 @@ def test_a_fit_is_resumed_on_another_cluster(client, spread, tmp_path, table):
 def test_boosters_measure_on_validation_queries_by_retraining(client, spread, table):
     pytest.importorskip("xgboost")
     ids = np.unique(table["qid"])
-    held = by_query(table[table["qid"].isin(ids[:40])], 2)
+    validation = by_query(table[table["qid"].isin(ids[:40])], 2)
     many, one = engines("xgboost")
     options = {**OPTIONS, "max_rounds": 1}
-    there = FairRanker(many, **options, validation=columns(held)).fit(**columns(spread))
+    remote = FairRanker(many, **options, validation=columns(validation)).fit(**columns(spread))
     local = columns(table[table["qid"].isin(ids[:40])])
-    here = FairRanker(one, **options, validation=local, schedule="retrain").fit(**columns(table))
-    assert there.history_[0].violation == pytest.approx(here.history_[0].violation, abs=1e-12)
+    single = FairRanker(one, **options, validation=local, schedule="retrain").fit(**columns(table))
+    assert remote.history_[0].violation == pytest.approx(single.history_[0].violation, abs=1e-12)
     np.testing.assert_allclose(
-        there.predict(table[FEATURES]), here.predict(table[FEATURES]), atol=1e-6
+        remote.predict(table[FEATURES]), single.predict(table[FEATURES]), atol=1e-6
     )
-    asked = FairRanker(many, **options, validation=columns(held), schedule="interleaved")
+    asked = FairRanker(many, **options, validation=columns(validation), schedule="interleaved")
     with pytest.raises(InputError, match="Use schedule='retrain'"):
         asked.fit(**columns(spread))
 

@@ -82,24 +82,22 @@ def read_group_sizes(group: Any, qid: Any, n_rows: int) -> Any:
         return numbers
     query, ids = encode_queries(qid, n_rows)
     starts = np.cumsum(sizes) - sizes
-    differs = query != query[starts][numbers]
-    if differs.any():
-        row = int(np.argmax(differs))
-        start = int(starts[numbers[row]])
+    runs = np.r_[0, np.flatnonzero(np.diff(query)) + 1]  # where another id starts
+    _, first = np.unique(query[runs], return_index=True)
+    if len(first) < len(runs):
+        row = int(np.delete(runs, first)[0])
         raise InputError(
-            f"group and qid disagree: by group, rows {start} to "
-            f"{start + int(sizes[numbers[row]]) - 1} are one query, but qid is "
-            f"{show(ids[query[start]])} in row {start} and {show(ids[query[row]])} in row {row}. "
-            "Sort the rows by query, or pass only one of the two."
+            f"The rows of a query must be contiguous for group, but the query "
+            f"{show(ids[query[row]])} returns in row {row} after rows of other queries. Sort the "
+            "rows by query, or pass only qid."
         )
-    first, counts = np.unique(query[starts], return_counts=True)
-    if (counts > 1).any():
-        number = int(first[np.argmax(counts > 1)])
-        one, other = starts[query[starts] == number][:2].tolist()
+    differs = np.setxor1d(starts, runs)
+    if len(differs):
+        row = int(differs[0])
+        starting, other = ("group", "qid") if row in starts else ("qid", "group")
         raise InputError(
-            f"group and qid disagree: by group, a query starts in row {one} and another in row "
-            f"{other}, but qid is {show(ids[number])} in both. The rows of a query must be "
-            "contiguous: sort them by query, or pass only one of the two."
+            f"group and qid disagree: by {starting} a query starts in row {row}, by {other} it "
+            "does not. Pass only one of the two."
         )
     return qid
 

@@ -28,9 +28,9 @@ def test_without_a_client_a_local_cluster_is_used_and_closed(spread, monkeypatch
 
     monkeypatch.setattr(distributed, "LocalCluster", Recorded)
     monkeypatch.setattr(distributed, "get_client", none_there)
-    there = FairRanker(**OPTIONS).fit(**columns(spread))
-    here = FairRanker(**OPTIONS).fit(**columns(table))
-    np.testing.assert_allclose(there.ranker_.coef_, here.ranker_.coef_, atol=1e-8)
+    remote = FairRanker(**OPTIONS).fit(**columns(spread))
+    single = FairRanker(**OPTIONS).fit(**columns(table))
+    np.testing.assert_allclose(remote.ranker_.coef_, single.ranker_.coef_, atol=1e-8)
     (cluster,) = made
     assert cluster.status.name == "closed"
 
@@ -53,8 +53,8 @@ with distributed.LocalCluster(**clusters.IN_PROCESS) as cluster:
     command = [sys.executable, "-c", code, str(Path(__file__).parents[2])]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
-    here = FairRanker(engines("xgboost")[1], **OPTIONS).fit(**columns(table))
-    assert float(done.stdout.split()[-1]) == pytest.approx(here.history_[-1].violation, abs=1e-9)
+    single = FairRanker(engines("xgboost")[1], **OPTIONS).fit(**columns(table))
+    assert float(done.stdout.split()[-1]) == pytest.approx(single.history_[-1].violation, abs=1e-9)
 
 
 def test_the_dashboard_is_announced_once(client, spread, capsys):

@@ -23,9 +23,11 @@ def log(tmp_path, table):
     order = np.random.default_rng(0).permutation(named["qid"].unique())
     table = named.set_index("qid").loc[order].reset_index()
     (tmp_path / "log").mkdir()
-    for at, (first, last, size) in enumerate([(0, 707, 13), (707, 1810, 500), (1810, 2400, 600)]):
+    for number, (first, last, size) in enumerate(
+        [(0, 707, 13), (707, 1810, 500), (1810, 2400, 600)]
+    ):
         rows = arrow.Table.from_pandas(table.iloc[first:last], preserve_index=False)
-        parquet.write_table(rows, tmp_path / "log" / f"{at}.parquet", row_group_size=size)
+        parquet.write_table(rows, tmp_path / "log" / f"{number}.parquet", row_group_size=size)
     return tmp_path / "log", table
 
 
@@ -34,7 +36,9 @@ def test_partitions_of_files_hold_whole_queries(client, log, wanted):
     from pairity.data.distributed.parquet import read_frame
 
     folder, table = log
-    frame = read_frame([folder / f"{at}.parquet" for at in range(3)], "qid", npartitions=wanted)
+    frame = read_frame(
+        [folder / f"{number}.parquet" for number in range(3)], "qid", npartitions=wanted
+    )
     parts = client.gather(client.compute(frame.to_delayed()))
     assert frame.npartitions == {7: 7, 150: 120}[wanted]
     assert sum(part["qid"].nunique() for part in parts) == 120
@@ -51,8 +55,8 @@ def test_workers_read_files_for_the_commands(client, log, tmp_path, capsys, monk
 
     folder, table = log
     roles = ["--label", "y", "--query", "qid", "--group", "group", "--format", "json", "--quiet"]
-    told = {}
-    for name, where in {"here": [], "there": ["--scheduler", client.scheduler.address]}.items():
+    printed = {}
+    for name, where in {"single": [], "remote": ["--scheduler", client.scheduler.address]}.items():
         if where:  # no column comes to the client
             monkeypatch.setattr(ParquetColumns, "__getitem__", None)
         model = ["--output", str(tmp_path / name), "--validation", "0.25"]
@@ -60,22 +64,22 @@ def test_workers_read_files_for_the_commands(client, log, tmp_path, capsys, monk
         trained = json.loads(capsys.readouterr().out)
         main(["audit", str(folder), *roles, "--score", "f0", *where])
         audited = json.loads(capsys.readouterr().out)
-        told[name] = trained, [*trained["audits"].values(), audited]
-    (here, ours), (there, theirs) = told.values()
-    assert here["training_violation"] == pytest.approx(there["training_violation"], abs=1e-9)
-    for mine, other in zip(ours, theirs, strict=True):
-        for one, another in zip(mine["estimates"], other["estimates"], strict=True):
-            assert one["value"] == pytest.approx(another["value"], abs=1e-9)
-    scores = [load(tmp_path / name).predict(table[FEATURES]) for name in told]
+        printed[name] = trained, [*trained["audits"].values(), audited]
+    (single, audits), (remote, remote_audits) = printed.values()
+    assert single["training_violation"] == pytest.approx(remote["training_violation"], abs=1e-9)
+    for audit_, remote_audit in zip(audits, remote_audits, strict=True):
+        for estimate, expected in zip(audit_["estimates"], remote_audit["estimates"], strict=True):
+            assert estimate["value"] == pytest.approx(expected["value"], abs=1e-9)
+    scores = [load(tmp_path / name).predict(table[FEATURES]) for name in printed]
     np.testing.assert_allclose(*scores, atol=1e-7)
-    assert "reweighted" in (tmp_path / "there" / "report.html").read_text()
+    assert "reweighted" in (tmp_path / "remote" / "report.html").read_text()
 
 
 def test_files_that_a_worker_does_not_see_or_that_differ_are_refused(client, log, tmp_path):
     from pairity.data.distributed.parquet import read_frame
 
     folder, table = log
-    lost, other = (read_frame(folder / name, "qid") for name in ("0.parquet", "1.parquet"))
+    lost, changed = (read_frame(folder / name, "qid") for name in ("0.parquet", "1.parquet"))
     (folder / "0.parquet").unlink()
     with pytest.raises(
         InputError, match=r"worker at tcp.* does not see .*0\.parquet.*all machines"
@@ -83,7 +87,7 @@ def test_files_that_a_worker_does_not_see_or_that_differ_are_refused(client, log
         FairRanker(**OPTIONS).fit(**columns(lost))
     table.to_parquet(folder / "1.parquet")
     with pytest.raises(InputError, match=r"1\.parquet differs from the file that the client saw"):
-        FairRanker(**OPTIONS).fit(**columns(other))
+        FairRanker(**OPTIONS).fit(**columns(changed))
     with pytest.raises(InputError, match="has no column 'qidd'"):
         read_frame(folder, "qidd")
     pd.concat([table, table]).to_parquet(tmp_path / "again.parquet")

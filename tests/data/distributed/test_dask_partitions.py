@@ -18,17 +18,17 @@ def test_a_query_on_two_partitions_is_refused_and_repartitioned(client, table):
     cut = in_partitions([table.iloc[:900], table.iloc[900:]])
     with pytest.raises(InputError, match=r"120 of 120 queries lie on more than one .*would be lo"):
         FairRanker(**OPTIONS).fit(**columns(cut))
-    one = table.sort_values("qid", kind="stable")
-    one = in_partitions([one.iloc[:1010], one.iloc[1010:]])
+    single_cut = table.sort_values("qid", kind="stable")
+    single_cut = in_partitions([single_cut.iloc[:1010], single_cut.iloc[1010:]])
     with pytest.raises(InputError, match=r"1 of 120 queries.*repartition_by_query") as caught:
-        FairRanker(**OPTIONS).fit(**columns(one))
-    implied, held = _pairs(table), _pairs(one.partitions[0].compute())
-    held += _pairs(one.partitions[1].compute())
+        FairRanker(**OPTIONS).fit(**columns(single_cut))
+    implied, held = _pairs(table), _pairs(single_cut.partitions[0].compute())
+    held += _pairs(single_cut.partitions[1].compute())
     assert f"imply {implied:,} preference pairs, the partitions hold {held:,}" in str(caught.value)
     whole = repartition_by_query(cut, "qid", npartitions=3)
-    there = FairRanker(**OPTIONS).fit(**columns(whole))
-    here = FairRanker(**OPTIONS).fit(**columns(table))
-    assert there.history_[0].violation == pytest.approx(here.history_[0].violation, abs=1e-9)
+    remote = FairRanker(**OPTIONS).fit(**columns(whole))
+    single = FairRanker(**OPTIONS).fit(**columns(table))
+    assert remote.history_[0].violation == pytest.approx(single.history_[0].violation, abs=1e-9)
 
 
 def _pairs(table):
@@ -46,15 +46,15 @@ def test_partitions_without_rows_pairs_or_some_group(client, name, table):
     lonely = table[table["qid"].isin(ids[90:])].assign(group="group 3")
     parts = [flat, table.iloc[:0], rest, lonely, table.iloc[:0]]
     whole = pd.concat(parts)
-    many, one = engines(name)
+    many, local_model = engines(name)
     settings = {**OPTIONS, "constraint": InterGroup(only=[("group 1", "group 2")])}
     settings["schedule"] = "retrain"
-    there = FairRanker(many, **settings).fit(**columns(in_partitions(parts)))
-    here = FairRanker(one, **settings).fit(**columns(whole))
-    assert there.groups_ == here.groups_ == ("group 1", "group 2", "group 3")
-    assert there.history_[0].violation == pytest.approx(here.history_[0].violation, abs=1e-9)
+    remote = FairRanker(many, **settings).fit(**columns(in_partitions(parts)))
+    single = FairRanker(local_model, **settings).fit(**columns(whole))
+    assert remote.groups_ == single.groups_ == ("group 1", "group 2", "group 3")
+    assert remote.history_[0].violation == pytest.approx(single.history_[0].violation, abs=1e-9)
     np.testing.assert_allclose(
-        there.predict(whole[FEATURES]), here.predict(whole[FEATURES]), atol=1e-6
+        remote.predict(whole[FEATURES]), single.predict(whole[FEATURES]), atol=1e-6
     )
 
 
@@ -68,16 +68,16 @@ def test_groups_whose_categories_differ_between_partitions_are_matched_by_name(c
     named = in_partitions(
         [part.assign(group=pd.Categorical(part["group"])) for part in parts], verify_meta=False
     )
-    there = audit(
+    remote = audit(
         named["y"], named["f0"], qid=named["qid"], sensitive_features=named["group"], n_resamples=50
     )
-    here = audit(
+    single = audit(
         whole["y"], whole["f0"], qid=whole["qid"], sensitive_features=whole["group"], n_resamples=50
     )
-    assert there.groups == here.groups == ("a group of its own", "group 1", "group 2")
-    assert (there.group_sizes, there.n_missing) == (here.group_sizes, here.n_missing)
-    assert [each.value for each in there.estimates] == pytest.approx(
-        [each.value for each in here.estimates], abs=1e-12, nan_ok=True
+    assert remote.groups == single.groups == ("a group of its own", "group 1", "group 2")
+    assert (remote.group_sizes, remote.n_missing) == (single.group_sizes, single.n_missing)
+    assert [estimate.value for estimate in remote.estimates] == pytest.approx(
+        [estimate.value for estimate in single.estimates], abs=1e-12, nan_ok=True
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Integral
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -119,7 +120,7 @@ class DaskQueries(Cache):
             read = client.compute(delayed)
             summaries = client.gather(client.map(summarize, read))
             require_alike(summaries)
-            found = common_groups(client.gather(client.map(_distinct_of, read)))
+            found = common_groups(client.gather(client.map(attrgetter("distinct"), read)))
             _refuse_cut(client, read, summaries)
             content = digest_of_parts(client.gather(client.map(piece_digest, read)))
         present = [number for number, summary in enumerate(summaries) if summary is not None]
@@ -425,10 +426,6 @@ def n_worker_threads() -> int:
 
 def _identity(value: Any) -> Any:
     return value
-
-
-def _distinct_of(piece: Piece) -> Any:
-    return piece.distinct
 
 
 def _summarize_share(queries: Queries) -> Summary | None:
