@@ -628,3 +628,16 @@ def test_queries_and_group_sizes_give_the_same_fit_as_columns():
     assert points[0].violation == points[1].violation
     with pytest.raises(InputError, match="X is Queries, which contains labels"):
         FairRanker().fit(queries, TWO["y"])
+
+
+def test_queries_keep_the_names_of_their_features():
+    """A model fitted on queries made from a data frame knows its columns; no warning either way."""
+    queries = Queries.from_arrays(**{**TWO, "X": FRAME})
+    model = FairRanker(max_rounds=0).fit(queries)
+    assert list(model.feature_names_in_) == NAMES
+    scores = model.predict(queries)
+    for X in (queries.X, FRAME):
+        np.testing.assert_array_equal(model.predict(X), scores)
+    other = Queries.from_arrays(**{**TWO, "X": FRAME[NAMES[::-1]]})
+    with pytest.raises(InputError, match="column 0 is 'f4' instead of 'f0'"):
+        model.predict(other)

@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     data = make_biased_ranking(300, 60, strength=1.0, separation=2.0, random_state=args.seed)
     train, test = data.queries().split(0.3, random_state=args.seed)
     _, unbiased = data.unbiased().split(0.3, random_state=args.seed)
-    plain = FairRanker(constraint="statistical", max_rounds=0, progress=False).fit(**train)
+    plain = FairRanker(constraint="statistical", max_rounds=0, progress=False).fit(train)
     fair = FairRanker(constraint="statistical", progress=options.progress_setting(args)).fit(
         **train
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pairity.cli import options
 from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers
@@ -15,7 +15,7 @@ from pairity.exceptions import MissingExtraError, TargetNotReachedWarning
 
 if TYPE_CHECKING:
     from pairity.audits.audit import Audit
-    from pairity.data.queries import Queries
+    from pairity.data.tables import Table
     from pairity.reports.evidence import Evidence
     from pairity.reweighting.fair_ranker import FairRanker
 
@@ -73,99 +73,112 @@ def add_to(commands: Any) -> None:
     options.add_output(parser)
 
 
+class _Result(NamedTuple):
+    """Both models, the queries, and the scores and audits of the held-out queries."""
+
+    plain: FairRanker
+    fair: FairRanker
+    queries: Any
+    train: Any
+    test: Any
+    scores: dict[str, Any]
+    audits: dict[str, Audit]
+
+
 def run(args: argparse.Namespace) -> int:
     """Train, audit, save and print."""
     from pairity._utils.model_folder import require_output_folder
     from pairity.constraints import as_constraint
     from pairity.reports.collect import collect_audits
     from pairity.reweighting.algorithm import Outcome
-    from pairity.reweighting.fair_ranker import FairRanker
 
     as_constraint(args.constraint)  # report mistakes before a long file is read
     require_output_folder(args.output)
-    settings = {"constraint": args.constraint, "random_state": args.seed}
-    plain = FairRanker(_ranker(args), max_rounds=0, schedule="retrain", progress=False, **settings)
-    fair = FairRanker(
-        _ranker(args), tolerance=args.tolerance, validation=args.validation,
-        progress=options.progress_setting(args), **settings,
-    )  # fmt: skip
     lazy = options.workers_read(args)
-    with cluster(args) as client, warnings.catch_warnings():
-        warnings.simplefilter("ignore", TargetNotReachedWarning)  # the outcome is printed
-        queries, names = _read(args, client, lazy)
-        train, test = queries.split(args.test, args.seed)
-        data = train if client is None or lazy else on_workers(client, train)
-        for model in (plain, fair):
-            model.fit(**data)
-        if fair.outcome_ is Outcome.INTERRUPTED:
-            raise KeyboardInterrupt  # a partial result is not saved
-        audits = _audit({"plain": plain, "reweighted": fair}, test, args.seed)
+    result = _train(args, lazy)
     files = {}
     if not args.no_report:
-        evidence = (
-            collect_audits(audits.values(), constraint=args.constraint, tolerance=args.tolerance)
-            if lazy
-            else _collect(args, plain, fair, queries, train, test, audits)
-        )
+        aim = {"constraint": args.constraint, "tolerance": args.tolerance}
+        audits = result.audits.values()
+        evidence = collect_audits(audits, **aim) if lazy else _collect(result, args)
         files = _report_files(args, evidence)
-    _save(fair, names, files, args)
-    _print(fair, audits, PAGE in files, args)
-    return 0 if fair.outcome_ is Outcome.WITHIN_TOLERANCE else 1
+    result.fair.set_params(validation=args.validation)
+    result.fair.save(args.output, also=files)
+    _print(result, PAGE in files, args)
+    return 0 if result.fair.outcome_ is Outcome.WITHIN_TOLERANCE else 1
 
 
-def _ranker(args: argparse.Namespace) -> Any:
-    return make_ranker(args.ranker, args.set, args.seed)
+def _train(args: argparse.Namespace, lazy: bool) -> _Result:
+    """Train the plain and the reweighted ranker, and audit both on held-out queries."""
+    import numpy as np
 
+    from pairity.audits.audit import audit
+    from pairity.reweighting.algorithm import Outcome
+    from pairity.reweighting.fair_ranker import FairRanker
 
-def _read(args: argparse.Namespace, client: Any, lazy: bool) -> tuple[Any, tuple[str, ...]]:
-    """Return the queries, in memory or read by the workers, and the names of the features."""
-    missing = ENGINES[args.ranker].takes_missing
+    rankers = [make_ranker(args.ranker, args.set, args.seed) for _ in range(2)]
+    settings = {"constraint": args.constraint, "random_state": args.seed}
+    plain = FairRanker(rankers[0], max_rounds=0, schedule="retrain", progress=False, **settings)
+    fair = FairRanker(
+        rankers[1], tolerance=args.tolerance, validation=args.validation,
+        progress=options.progress_setting(args), **settings,
+    )  # fmt: skip
     table = options.open_table(args, lazy=lazy)
-    if not lazy:
-        queries = options.read_training_queries(table, args, missing=missing)
-        return queries, queries.feature_names or ()
+    with cluster(args) as client, warnings.catch_warnings():
+        warnings.simplefilter("ignore", TargetNotReachedWarning)  # the outcome is printed
+        queries = _read(table, args, client if lazy else None)
+        train, test = queries.split(args.test, args.seed)
+        sent = None if client is None or lazy else on_workers(client, train)
+        for model in (plain, fair):
+            if sent is None:
+                model.fit(train)
+            else:
+                model.fit(**sent)
+                model.feature_names_in_ = np.array(queries.feature_names, dtype=object)
+        if fair.outcome_ is Outcome.INTERRUPTED:
+            raise KeyboardInterrupt  # a partial result is not saved
+        scores = {"plain": plain.predict(test), "reweighted": fair.predict(test)}
+        audits = {
+            name: audit(test, values, name=name, random_state=args.seed)
+            for name, values in scores.items()
+        }
+    return _Result(plain, fair, queries, train, test, scores, audits)
+
+
+def _read(table: Table, args: argparse.Namespace, client: Any) -> Any:
+    """Return the queries: in memory, or read by the workers of a client."""
+    missing = ENGINES[args.ranker].takes_missing
+    if client is None:
+        return options.read_training_queries(table, args, missing=missing)
     from pairity.data.parquet import read_parquet
 
     options.require_roles(table, args, ("label", "query", "group"))
     _, names = options.read_features(table, args, missing=missing)
-    queries = read_parquet(
+    return read_parquet(
         table.path, y=args.label, qid=args.query, sensitive_features=args.group, features=names,
         client=client,
     )  # fmt: skip
-    return queries, names
 
 
-def _audit(models: dict[str, FairRanker], test: Any, seed: int) -> dict[str, Audit]:
-    from pairity.audits.audit import audit
-
-    return {
-        name: audit(test, model.predict(test["X"]), name=name, random_state=seed)
-        for name, model in models.items()
-    }
-
-
-def _collect(
-    args: argparse.Namespace, plain: FairRanker, fair: FairRanker, queries: Queries,
-    train: Queries, test: Queries, audits: dict[str, Audit],
-) -> Evidence:  # fmt: skip
+def _collect(result: _Result, args: argparse.Namespace) -> Evidence:
     """Measure what the page shows."""
     import numpy as np
 
     from pairity.reports.collect import collect_training
 
-    if (
-        options.has_workers(args) and args.validation is not None
-    ):  # the workers held out the same queries
-        train, validation = train.split(args.validation, args.seed)
-        fair.set_params(validation=validation)
+    queries, train, test = result.queries, result.train, result.test
+    if options.has_workers(args) and args.validation is not None:
+        train, validation = train.split(args.validation, args.seed)  # as the workers did
+        result.fair.set_params(validation=validation)
     is_test = np.isin(queries.query_ids, test.query_ids)[queries.query]
     return collect_training(
-        plain,
-        fair,
+        result.plain,
+        result.fair,
         train,
         test,
         shares=[(point + 1) / (args.points + 1) for point in range(args.points)],
-        audits=audits,
+        scores=result.scores,
+        audits=result.audits,
         items=[f"row {row + 1}" for row in np.flatnonzero(is_test).tolist()],
         attributes=[*args.group, *args.group_file],
         provenance={"command": args.command, "file": args.file, "seed": args.seed},
@@ -186,24 +199,11 @@ def _report_files(args: argparse.Namespace, evidence: Evidence) -> dict[str, byt
     return files
 
 
-def _save(
-    fair: FairRanker, names: tuple[str, ...], files: dict[str, bytes], args: argparse.Namespace
-) -> None:
-    import numpy as np
-
-    fair.set_params(validation=args.validation)
-    fair.feature_names_in_ = np.array(
-        names, dtype=object
-    )  # `pairity predict` finds columns by name
-    fair.save(args.output, also=files)
-
-
-def _print(
-    fair: FairRanker, audits: dict[str, Audit], has_page: bool, args: argparse.Namespace
-) -> None:
+def _print(result: _Result, has_page: bool, args: argparse.Namespace) -> None:
     from pairity.audits.comparison import compare
     from pairity.reweighting.algorithm import Outcome
 
+    fair, audits = result.fair, result.audits
     page = str(Path(args.output, PAGE)) if has_page else None
     if args.format == "json":
         print_json(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import platform
+import warnings
 import zipfile
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -62,12 +63,18 @@ def require_same_features(estimator: Any, names: tuple[str, ...] | None, n_featu
 
 def read_features(estimator: Any, X: Any, *, raw: bool = False) -> Any:
     """Return a checked feature matrix, or table, with the columns of the fit."""
+    if isinstance(X, Queries):
+        require_same_features(estimator, X.feature_names, X.n_features)
+        return X.X
     features, _ = as_raw_features(X) if raw else as_features(X)
     if isinstance(X, ParquetFeatures):
         require_same_features(estimator, X.names, X.shape[1])
         return X
     try:
-        validate_data(estimator, X, reset=False, skip_check_array=True)
+        with warnings.catch_warnings():
+            if getattr(estimator, "_fitted_on_queries", False):  # the matrix in them has no names
+                warnings.filterwarnings("ignore", "X does not have valid feature names")
+            validate_data(estimator, X, reset=False, skip_check_array=True)
     except (TypeError, ValueError) as error:
         raise InputError(str(error)) from error
     return features

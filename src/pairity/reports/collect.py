@@ -183,6 +183,7 @@ def collect_training(
     test: Queries,
     *,
     shares: Sequence[float] = (0.25, 0.5, 0.75),
+    scores: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Evidence:
     """Measure a fitted model, the plain ranker and rankers between them on held-out queries.
@@ -195,6 +196,8 @@ def collect_training(
     test : Queries, held out
     shares : sequence of float
         Rankers between the two, and beyond, as shares of λ; each is trained once.
+    scores : mapping from "plain" and "reweighted" to scores of `test`, optional
+        Predictions that need not be made again.
     **options
         Those of `collect`. Versions, settings and digests are added to the provenance.
 
@@ -208,10 +211,12 @@ def collect_training(
     >>> collect_training(plain, fair, train, test, shares=[0.5], n_resamples=100)
     Evidence(constraint='inter', candidates=['plain', '50 % of the way', 'reweighted'])
     """
+    if scores is None:
+        scores = {"plain": plain.predict(test.X), "reweighted": model.predict(test)}
     rankers = {
-        "plain": Scored(plain.predict(test.X)),
+        "plain": Scored(scores["plain"]),
         **_along_path(model, train, test, shares),
-        "reweighted": Scored(model.predict(test.X), method="reweighted"),
+        "reweighted": Scored(scores["reweighted"], method="reweighted"),
     }
     options["provenance"] = {**options.get("provenance", {}), **provenance(model, train, test)}
     return collect(test, rankers, model=model, **options)

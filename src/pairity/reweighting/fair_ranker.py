@@ -16,7 +16,14 @@ from pairity._utils.html import Html, join, tag
 from pairity._utils.progress import Progress
 from pairity._utils.typing import Array
 from pairity.data.parquet_features import ParquetFeatures
-from pairity.data.sources import errors_about, is_dask, read_alike, read_without_features
+from pairity.data.queries import Queries
+from pairity.data.sources import (
+    errors_about,
+    is_dask,
+    is_queries,
+    read_alike,
+    read_without_features,
+)
 from pairity.exceptions import InputError, ModelFileError
 from pairity.rankers._estimators import (
     PairRanker,
@@ -198,6 +205,7 @@ class FairRanker(RankingEstimator):
 
         with setup.open() as queries:
             remember_queries(self, queries)
+            self._fitted_on_queries = is_queries(X)
             problem = setup.problem(queries, queries.split)
             digest = queries.digest()
             store = setup.checkpoint(problem, digest)
@@ -221,9 +229,15 @@ class FairRanker(RankingEstimator):
     def predict(self, X: Any) -> Array:
         """Return scores of shape (n_items,), in the order of the rows; no group is needed.
 
-        For a Dask collection they are a lazy Dask array, computed partition by partition.
+        Parameters
+        ----------
+        X : table or matrix of shape (n_items, n_features), or Queries
+            For a Dask collection or `DaskQueries`, the scores are a lazy Dask array, computed
+            partition by partition.
         """
         check_is_fitted(self, "ranker_")
+        if is_queries(X) and not isinstance(X, Queries):
+            X = X["X"]
         if is_dask(X):
             from pairity.data.distributed.collections import lazy_scores
 
