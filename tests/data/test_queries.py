@@ -862,3 +862,13 @@ def test_the_order_of_rows_does_not_matter(data, random):
 def test_our_errors_have_one_family():
     assert issubclass(InputError, PairityError)
     assert issubclass(InputError, ValueError)
+
+
+def test_features_can_be_added_later():
+    """Queries of labels alone, given features, are those that were made with them."""
+    X, y, qid = np.arange(8.0).reshape(4, 2), [1, 0, 0, 1], [0, 0, 1, 1]
+    later = Queries.from_arrays(None, y, qid=qid).with_features(X, ("a", "b"))
+    assert later == Queries.from_arrays(pd.DataFrame(X, columns=["a", "b"]), y, qid=qid)
+    assert later.feature_names == ("a", "b")
+    with pytest.raises(InputError, match="X has 3 rows, but the queries have 4 items"):
+        later.with_features(X[:3])

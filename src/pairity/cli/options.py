@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pairity.exceptions import InputError
@@ -258,7 +257,7 @@ def read_training_queries(
     """Make queries with features; `missing` allows missing values among the features."""
     queries = read_queries(table, args)  # wrong roles are more frequent than wrong features
     X, names = read_features(table, args, missing=missing)
-    return replace(queries, X=X, feature_names=names)
+    return queries.with_features(X, names, raw=missing)
 
 
 def read_features(

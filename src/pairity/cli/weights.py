@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pairity.cli import options
@@ -87,12 +86,12 @@ def _training_queries(model: Any, args: argparse.Namespace) -> tuple[Queries, ND
     rows = np.arange(table.n_rows)
     X, _ = table.features(options.feature_names(model, args.model), (), ())
     plain = options.read_queries(table, args)
-    queries = replace(plain, X=X)
+    queries = plain.with_features(X, raw=True)
     if queries.digest() == model.training_digest_:
         return queries, rows
     train, _ = queries.split(args.test, args.seed)
     if train.digest() == model.training_digest_:
-        numbered, _ = replace(plain, X=rows[:, None]).split(args.test, args.seed)
+        numbered, _ = plain.with_features(rows[:, None]).split(args.test, args.seed)
         return train, np.asarray(numbered.X[:, 0], dtype=np.int64)
     raise InputError(
         f"The model in {args.model} was not trained on {args.file} with these roles and this "

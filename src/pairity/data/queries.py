@@ -330,6 +330,21 @@ class Queries(Cache, Mapping[str, Any]):
         column = as_numbers(scores, "scores", self.n_items)[:, None]
         return replace(self, X=column, feature_names=None, feature_types=None, raw=False)
 
+    def with_features(
+        self, X: Any, names: tuple[str, ...] | None = None, *, raw: bool = False
+    ) -> Queries:
+        """The same queries with these features; `names` are those of a matrix without names."""
+        features, own_names = as_raw_features(X) if raw else as_features(X)
+        if len(features) != self.n_items:
+            raise InputError(
+                f"X has {len(features)} rows, but the queries have {self.n_items} items. Pass one "
+                "row per item."
+            )
+        return replace(
+            self, X=features, feature_names=own_names or names,
+            feature_types=feature_types(X, features), raw=raw,
+        )  # fmt: skip
+
     def with_groups_of(self, other: Queries | tuple[str, ...]) -> Queries:
         """The same queries with the group codes of `other`, matched by name."""
         groups = other if isinstance(other, tuple) else other.groups
