@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pairity._utils import progress
-from support.fit_cases import TWO, OtherPeoplesRanker, fit
+from support.fit_cases import TWO, MinimalRanker, fit
 
 
 class FakeTerminal(io.StringIO):
@@ -57,7 +57,7 @@ def fire_in(fit_number):
             for timer in FakeTimer.created:
                 timer.function()
 
-    return OtherPeoplesRanker(act)
+    return MinimalRanker(act)
 
 
 def test_progress_of_a_long_fit_on_a_terminal(capsys, stderr):
@@ -92,7 +92,7 @@ def test_progress_ends_with_an_error(stderr):
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        fit(TWO, ranker=OtherPeoplesRanker(act))
+        fit(TWO, ranker=MinimalRanker(act))
     output = stderr.getvalue()
     assert output.rindex("\x1b[?25h") > output.rindex("\x1b[?25l")
 
@@ -105,7 +105,7 @@ def test_progress_does_not_redirect_stdout(capsys, stderr):
             FakeTimer.created[0].function()
         sys.stdout.write(f"fit {number}\n")
 
-    fit(TWO, ranker=OtherPeoplesRanker(act), max_rounds=1, solver="plain")
+    fit(TWO, ranker=MinimalRanker(act), max_rounds=1, solver="plain")
     assert capsys.readouterr().out == "fit 0\nfit 1\n"
     assert "fit 0" not in stderr.getvalue()
 
@@ -147,7 +147,7 @@ def test_progress_with_a_real_clock(monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", 0.05)
     terminal = FakeTerminal()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=terminal))
-    fit(TWO, ranker=OtherPeoplesRanker(lambda _: time.sleep(0.3)), max_rounds=0)
+    fit(TWO, ranker=MinimalRanker(lambda _: time.sleep(0.3)), max_rounds=0)
     assert "Reweighting" in terminal.getvalue()
 
 

@@ -174,7 +174,7 @@ def test_theorem_1_holds_within_sampling_error():
 @pytest.mark.parametrize("seed", [0, 1, 2])
 @pytest.mark.parametrize("bias", ["scores", "pairs"])
 def test_algorithm_1_raises_the_auc_on_unbiased_labels(bias, seed):
-    """Not told λ, it comes close to a model trained on the unbiased labels."""
+    """Without knowing λ, it comes close to a model trained on the unbiased labels."""
     data = make_biased_ranking(200, 60, bias=bias, strength=1.5, separation=2.0, random_state=seed)
     train, test = np.arange(data.queries().n_queries) % 4 > 0, data.unbiased()
     test = test.take(np.flatnonzero(~train))
@@ -182,14 +182,14 @@ def test_algorithm_1_raises_the_auc_on_unbiased_labels(bias, seed):
     unbiased = data.unbiased().take(np.flatnonzero(train))
     plain = LinearRanker().fit_pairs(biased, ONES)
     ideal = LinearRanker().fit_pairs(unbiased, ONES)
-    ours = FairRanker(LinearRanker(), "statistical").fit(**biased)
+    reweighted = FairRanker(LinearRanker(), "statistical").fit(**biased)
     auc = {
         name: mean_auc(test, model.predict(test.X))
-        for name, model in {"plain": plain, "ideal": ideal, "ours": ours}.items()
+        for name, model in {"plain": plain, "ideal": ideal, "reweighted": reweighted}.items()
     }
     lost = auc["ideal"] - auc["plain"]
     assert lost > 0.01
-    assert auc["ideal"] - auc["ours"] < 0.1 * lost
+    assert auc["ideal"] - auc["reweighted"] < 0.1 * lost
 
 
 # --- solvers --------------------------------------------------------------------------------------
@@ -252,7 +252,7 @@ def test_plain_step_is_the_papers_update():
 
 
 class Scripted:
-    """A made-up response of one gap to one exponent, as a ranker that cannot tell its response."""
+    """A made-up response of one gap to one exponent, as of a ranker without a response."""
 
     def __init__(self, gap):
         self.gap = gap
@@ -279,7 +279,7 @@ class Scripted:
         (lambda x: 0.1 * (x + 0.5), 4),  # nearly flat
         (lambda x: 3.0 * (x + 0.2), 7),  # far steeper than expected
         (lambda x: np.tanh(4 * (x + 1.95)), 12),  # far away and narrow
-        (lambda x: 1e-2 * np.tanh(x + 3.0) + 0.002, 15),  # small values: must not stand still
+        (lambda x: 1e-2 * np.tanh(x + 3.0) + 0.002, 15),  # small values: the search must still move
     ],
 )
 def test_damped_finds_the_root_of_one_gap(gap, rounds):
@@ -288,7 +288,7 @@ def test_damped_finds_the_root_of_one_gap(gap, rounds):
     assert len(seen) <= rounds + 1
 
 
-def test_damped_closes_in_on_a_jump_instead_of_crossing_it_for_ever():
+def test_damped_closes_in_on_a_jump_instead_of_crossing_it_again_and_again():
     seen = Scripted(lambda x: 0.4 if x > -1.9371 else -0.3).run(DampedStep(), 50)
     assert len(seen) < 40
     assert abs(seen[-1][0] + 1.9371) < 1e-3
@@ -321,7 +321,7 @@ def test_a_wide_tolerance_costs_less_utility(n_groups):
     assert plain.auc > wide.history_[-1].auc > narrow.history_[-1].auc
 
 
-def test_foresight_is_what_retraining_brings():
+def test_foresight_agrees_with_retraining():
     data = make_biased_ranking(150, 30, separation=2.0, random_state=0)
     queries, constraint = data.queries(), StatisticalParity()
     problem = Problem(queries, LinearRanker(), constraint)
@@ -340,8 +340,8 @@ def test_foresight_is_what_retraining_brings():
             gaps.append(contrast @ np.nan_to_num(violation).ravel())
         step = np.zeros((2, 2))
         step.flat[entry] = 0.5
-        ours = contrast @ (foreseen(step) - foreseen(-step)).ravel()
-        np.testing.assert_allclose(ours, gaps[0] - gaps[1], rtol=0.2)
+        reweighted = contrast @ (foreseen(step) - foreseen(-step)).ravel()
+        np.testing.assert_allclose(reweighted, gaps[0] - gaps[1], rtol=0.2)
 
 
 def test_outcomes_are_sentences():
@@ -365,10 +365,10 @@ def test_strides_that_end_in_one_corner_are_tried_once():
 
     with pytest.warns(TargetNotReachedWarning, match="not reachable by reweighting"):
         model = FairRanker(constraint=never).fit(**data.queries())
-    assert len({ended.lambda_.tobytes() for ended in model.history_}) == len(model.history_)
+    assert len({round_.lambda_.tobytes() for round_ in model.history_}) == len(model.history_)
 
 
-def test_the_plain_update_in_closed_form_goes_on_to_the_limits():
+def test_the_plain_update_in_closed_form_continues_to_the_limits():
     data = make_biased_ranking(40, 30, n_groups=4, strength=2.0, separation=2.0, random_state=0)
     constraint = InterGroup(average="pair")
     model = FairRanker(constraint=constraint, weighting="closed-form", solver="plain")

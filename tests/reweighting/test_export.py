@@ -1,4 +1,4 @@
-"""Exported pairs: what is in the files, and that another tool learns the same from them."""
+"""Exported pairs: the content of the files, and training from them in another tool."""
 
 import os
 import pickle
@@ -41,7 +41,7 @@ def read_pairs(path):
 
 def by_pair(path):
     pairs, weight = read_pairs(path)
-    return {tuple(pair): each for pair, each in zip(pairs.tolist(), weight.tolist(), strict=True)}
+    return {tuple(pair): value for pair, value in zip(pairs.tolist(), weight.tolist(), strict=True)}
 
 
 # --- what is written ----------------------------------------------------------------------------
@@ -59,8 +59,8 @@ def test_parquet(read_parquet, tmp_path):
         {"query": "b", "winner": 1, "loser": 2, "winner_group": "f", "loser_group": None},
         {"query": "a", "winner": 4, "loser": 3, "winner_group": "m", "loser_group": "m"},
     ]
-    kept = PairWeights.from_json(table.schema.metadata[b"pairity.pair_weights"])
-    assert np.array_equal(kept, WEIGHTS)
+    stored = PairWeights.from_json(table.schema.metadata[b"pairity.pair_weights"])
+    assert np.array_equal(stored, WEIGHTS)
     assert os.listdir(tmp_path) == ["pairs.parquet"]
 
 
@@ -144,7 +144,7 @@ def test_row_numbers_of_another_table(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["pairs", "parquet"])
-def test_an_interrupted_export_leaves_what_was_there(tmp_path, monkeypatch, suffix):
+def test_an_interrupted_export_leaves_the_existing_file(tmp_path, monkeypatch, suffix):
     if suffix == "parquet":
         pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     path = tmp_path / f"train.{suffix}"
@@ -312,7 +312,7 @@ def test_catboost_learns_the_same_from_parquet(read_parquet, tmp_path, data, fai
 # --- the weight table as JSON ---------------------------------------------------------------------
 
 
-def test_weights_there_and_back(data):
+def test_weights_round_trip(data):
     weights = fit(data).pair_weights_
     for back in (
         PairWeights.from_json(weights.to_json()),

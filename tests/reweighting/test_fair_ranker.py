@@ -22,7 +22,7 @@ from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.algorithm import Outcome
-from support.fit_cases import FRAME, HELD, NAMES, THREE, TWO, OtherPeoplesRanker, fit, make
+from support.fit_cases import FRAME, HELD, NAMES, THREE, TWO, MinimalRanker, fit, make
 
 CONSTRAINTS = ["statistical", "inter", "intra", "marginal"]
 
@@ -31,17 +31,17 @@ def rows(data, chosen):
     return {name: column[chosen] for name, column in data.items()}
 
 
-def assert_same_fit(one, other, rtol=1e-6):
+def assert_same_fit(first, second, rtol=1e-6):
     """The same rounds, weights, violation and coefficients."""
-    assert one.outcome_ is other.outcome_
-    assert one.groups_ == other.groups_
-    assert len(one.history_) == len(other.history_)
-    np.testing.assert_allclose(one.pair_weights_.table, other.pair_weights_.table, rtol=rtol)
-    np.testing.assert_allclose(one.violation_, other.violation_, rtol=rtol)
-    for here, there in zip(one.history_, other.history_, strict=True):
-        np.testing.assert_allclose(here.delta, there.delta, rtol=rtol, atol=1e-9)
-        assert here.auc == pytest.approx(there.auc, rel=rtol)
-    np.testing.assert_allclose(one.ranker_.coef_, other.ranker_.coef_, rtol=rtol, atol=rtol)
+    assert first.outcome_ is second.outcome_
+    assert first.groups_ == second.groups_
+    assert len(first.history_) == len(second.history_)
+    np.testing.assert_allclose(first.pair_weights_.table, second.pair_weights_.table, rtol=rtol)
+    np.testing.assert_allclose(first.violation_, second.violation_, rtol=rtol)
+    for round_, expected in zip(first.history_, second.history_, strict=True):
+        np.testing.assert_allclose(round_.delta, expected.delta, rtol=rtol, atol=1e-9)
+        assert round_.auc == pytest.approx(expected.auc, rel=rtol)
+    np.testing.assert_allclose(first.ranker_.coef_, second.ranker_.coef_, rtol=rtol, atol=rtol)
 
 
 # --- what does not matter -------------------------------------------------------------------------
@@ -70,11 +70,11 @@ def test_default_ranker_is_linear():
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 def test_order_of_rows_does_not_matter(constraint):
     shuffled = np.random.default_rng(1).permutation(len(THREE["y"]))
-    one, other = fit(THREE, constraint), fit(rows(THREE, shuffled), constraint)
-    assert_same_fit(one, other)
-    scores = one.predict(THREE["X"])
-    np.testing.assert_allclose(one.predict(THREE["X"][shuffled]), scores[shuffled], rtol=1e-12)
-    np.testing.assert_allclose(other.predict(THREE["X"]), scores, rtol=1e-6, atol=1e-9)
+    first, second = fit(THREE, constraint), fit(rows(THREE, shuffled), constraint)
+    assert_same_fit(first, second)
+    scores = first.predict(THREE["X"])
+    np.testing.assert_allclose(first.predict(THREE["X"][shuffled]), scores[shuffled], rtol=1e-12)
+    np.testing.assert_allclose(second.predict(THREE["X"]), scores, rtol=1e-6, atol=1e-9)
 
 
 def test_scores_come_back_in_the_callers_order():
@@ -90,14 +90,15 @@ def test_scores_come_back_in_the_callers_order():
 def test_renaming_groups_permutes_the_table(constraint):
     new = {"group 1": "b", "group 2": "c", "group 3": "a"}
     renamed = [new[name] for name in THREE["sensitive_features"]]
-    one, other = fit(THREE, constraint), fit({**THREE, "sensitive_features": renamed}, constraint)
-    assert other.groups_ == ("a", "b", "c")
+    before = fit(THREE, constraint)
+    after = fit({**THREE, "sensitive_features": renamed}, constraint)
+    assert after.groups_ == ("a", "b", "c")
     for first in new:
         for second in new:
-            weight = other.pair_weights_[new[first], new[second]]
-            assert weight == pytest.approx(one.pair_weights_[first, second], rel=1e-6)
-    assert other.violation_ == pytest.approx(one.violation_)
-    np.testing.assert_allclose(other.ranker_.coef_, one.ranker_.coef_, rtol=1e-5, atol=1e-8)
+            weight = after.pair_weights_[new[first], new[second]]
+            assert weight == pytest.approx(before.pair_weights_[first, second], rel=1e-6)
+    assert after.violation_ == pytest.approx(before.violation_)
+    np.testing.assert_allclose(after.ranker_.coef_, before.ranker_.coef_, rtol=1e-5, atol=1e-8)
 
 
 def test_names_of_queries_do_not_matter():
@@ -108,17 +109,17 @@ def test_names_of_queries_do_not_matter():
 def test_order_of_rows_does_not_decide_what_is_held_out():
     named = {**TWO, "qid": np.array([f"query {number}" for number in TWO["qid"]], dtype=object)}
     shuffled = np.random.default_rng(1).permutation(len(TWO["y"]))
-    one, other = (
+    first, second = (
         fit(data, validation=0.25, random_state=0) for data in (named, rows(named, shuffled))
     )
-    assert_same_fit(one, other)
+    assert_same_fit(first, second)
 
 
 @pytest.mark.parametrize("validation", [None, 0.25])
 def test_same_data_gives_the_same_model_twice(validation):
-    one, other = (fit(THREE, validation=validation, random_state=3) for _ in range(2))
-    np.testing.assert_array_equal(one.ranker_.coef_, other.ranker_.coef_)
-    np.testing.assert_array_equal(one.pair_weights_.table, other.pair_weights_.table)
+    first, second = (fit(THREE, validation=validation, random_state=3) for _ in range(2))
+    np.testing.assert_array_equal(first.ranker_.coef_, second.ranker_.coef_)
+    np.testing.assert_array_equal(first.pair_weights_.table, second.pair_weights_.table)
 
 
 COLUMNS = pd.DataFrame({name: TWO[name] for name in ("y", "qid", "sensitive_features")})
@@ -151,8 +152,8 @@ def test_kind_of_table_does_not_matter(kind):
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, object])
 def test_dtype_of_features_does_not_matter(dtype):
     whole = np.round(4 * TWO["X"])
-    one, other = fit({**TWO, "X": whole}), fit({**TWO, "X": whole.astype(dtype)})
-    assert_same_fit(one, other)
+    first, second = fit({**TWO, "X": whole}), fit({**TWO, "X": whole.astype(dtype)})
+    assert_same_fit(first, second)
 
 
 # --- features at prediction -----------------------------------------------------------------------
@@ -206,7 +207,7 @@ def test_another_number_of_features_is_refused(n_features):
 def test_mixed_column_names_are_refused_before_training():
     mixed = FRAME.rename(columns={"f0": 0})
     with pytest.raises(InputError, match="column names that are text and others that are not"):
-        FairRanker(OtherPeoplesRanker(lambda _: pytest.fail("trained"))).fit(**{**TWO, "X": mixed})
+        FairRanker(MinimalRanker(lambda _: pytest.fail("trained"))).fit(**{**TWO, "X": mixed})
 
 
 @pytest.mark.parametrize("method", ["predict", "score"])
@@ -337,7 +338,7 @@ def test_equal_weights_are_no_weights(name):
 
 def assert_measured_on(model, constraint, queries):
     """violation and AUC of the kept round are those of these queries."""
-    kept = min(model.history_, key=lambda ended: ended.violation)
+    kept = min(model.history_, key=lambda round_: round_.violation)
     scores = model.predict(queries.X)
     assert model.violation_ == kept.violation
     np.testing.assert_allclose(kept.delta, constraint.delta(queries, scores))
@@ -363,8 +364,8 @@ def test_a_share_of_the_queries_is_held_out(share):
 
 
 def test_the_seed_draws_the_held_out_queries():
-    one, other = (fit(TWO, validation=0.25, random_state=seed) for seed in (0, 1))
-    assert one.history_[0].auc != other.history_[0].auc
+    first, second = (fit(TWO, validation=0.25, random_state=seed) for seed in (0, 1))
+    assert first.history_[0].auc != second.history_[0].auc
 
 
 @pytest.mark.parametrize(
@@ -416,7 +417,7 @@ def test_stops_at_the_tolerance(solver):
     model = FairRanker(constraint="statistical", tolerance=0.01, solver=solver).fit(**REACHABLE)
     *before, last = model.history_
     assert before
-    assert all(ended.violation > 0.01 for ended in before)
+    assert all(round_.violation > 0.01 for round_ in before)
     assert last.violation <= 0.01
     assert model.violation_ == last.violation
     assert model.outcome_ is Outcome.WITHIN_TOLERANCE
@@ -437,15 +438,15 @@ def test_a_constant_feature_ties_everything():
 
 def test_history_has_every_round():
     model = fit(HARD, max_rounds=5, solver="plain")
-    assert [ended.number for ended in model.history_] == list(range(6))
+    assert [round_.number for round_ in model.history_] == list(range(6))
     lambda_ = np.zeros((3, 3))
-    for ended in model.history_:
-        np.testing.assert_allclose(ended.lambda_, lambda_)
-        assert ended.delta.shape == (3, 3)
-        assert ended.violation == pytest.approx(largest_gap(ended.delta))
-        assert 0.5 < ended.auc < 1.0
-        assert 0.0 < ended.seconds < 10.0
-        lambda_ = lambda_ - np.nan_to_num(ended.delta)
+    for round_ in model.history_:
+        np.testing.assert_allclose(round_.lambda_, lambda_)
+        assert round_.delta.shape == (3, 3)
+        assert round_.violation == pytest.approx(largest_gap(round_.delta))
+        assert 0.5 < round_.auc < 1.0
+        assert 0.0 < round_.seconds < 10.0
+        lambda_ = lambda_ - np.nan_to_num(round_.delta)
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
@@ -453,7 +454,7 @@ def test_history_has_every_round():
 def test_the_best_round_is_kept(constraint, eta):
     """Also where the plain update overshoots and the last round is not the best."""
     model = fit(TWO, constraint, solver=PlainStep(eta=eta), max_rounds=6)
-    best = min(model.history_, key=lambda ended: ended.violation)
+    best = min(model.history_, key=lambda round_: round_.violation)
     assert model.violation_ == best.violation
     np.testing.assert_array_equal(model.lambda_, best.lambda_)
     queries = Queries.from_arrays(**TWO)
@@ -472,7 +473,7 @@ def test_the_best_round_is_kept(constraint, eta):
     ],
     ids=["one round", "small steps", "one feature", "tolerance 0", "lambda runs away"],
 )
-def test_a_target_that_is_missed_is_told(data, parameters, outcome):
+def test_a_missed_target_is_reported(data, parameters, outcome):
     model = FairRanker(constraint="statistical", tolerance=0.0, **parameters)
     with pytest.warns(TargetNotReachedWarning) as caught:
         model.fit(**data)
@@ -510,7 +511,7 @@ def interrupt_in(fit_number):
         if number == fit_number:
             raise KeyboardInterrupt
 
-    return OtherPeoplesRanker(act)
+    return MinimalRanker(act)
 
 
 def test_ctrl_c_keeps_the_best_round_so_far():
@@ -519,7 +520,7 @@ def test_ctrl_c_keeps_the_best_round_so_far():
         model.fit(**TWO)
     assert model.outcome_ is Outcome.INTERRUPTED
     assert len(model.history_) == 2
-    assert model.violation_ == min(ended.violation for ended in model.history_)
+    assert model.violation_ == min(round_.violation for round_ in model.history_)
     violation = StatisticalParity().delta(Queries.from_arrays(**TWO), model.predict(TWO["X"]))
     assert largest_gap(violation) == pytest.approx(model.violation_)
 
@@ -537,16 +538,16 @@ def test_ctrl_c_in_the_first_fit_ends_it():
 
 @pytest.mark.parametrize("solver", ["damped", "plain"])
 def test_a_ranker_that_knows_neither_scikit_learn_nor_pairity(solver):
-    ranker = OtherPeoplesRanker()
+    ranker = MinimalRanker()
     model = fit(REACHABLE, ranker=ranker, solver=solver, max_rounds=10)
     assert not hasattr(ranker, "direction")  # a copy was trained
     assert model.violation_ < 0.5 * model.history_[0].violation
-    assert model.ranker_.number == min(model.history_, key=lambda ended: ended.violation).number
+    assert model.ranker_.number == min(model.history_, key=lambda round_: round_.violation).number
     assert model.predict(REACHABLE["X"]).shape == REACHABLE["y"].shape
 
 
 class HalfHearted:
-    """Somebody else's solver, with nothing but what it needs: gives up after two rounds."""
+    """A solver with the required methods only, which gives up after two rounds."""
 
     def start(self, *_):
         return 2
@@ -555,24 +556,24 @@ class HalfHearted:
         return (lambda_ - np.nan_to_num(violation), state - 1) if state else (None, state)
 
 
-def test_a_solver_of_somebody_elses():
+def test_a_user_defined_solver():
     model = fit(TWO, solver=HalfHearted(), max_rounds=50)
     assert len(model.history_) == 3
     assert model.outcome_ is Outcome.UNREACHABLE
 
 
 @pytest.mark.parametrize("fit_number", [0, 2])
-def test_an_error_says_in_which_round_it_was(fit_number):
+def test_an_error_names_its_round(fit_number):
     def act(number):
         if number == fit_number:
             raise MemoryError("engine")
 
     with pytest.raises(MemoryError, match="engine") as caught:
-        fit(TWO, ranker=OtherPeoplesRanker(act), solver="plain")
+        fit(TWO, ranker=MinimalRanker(act), solver="plain")
     assert any(f"round {fit_number} of at most 4" in note for note in caught.value.__notes__)
 
 
-class Careless(OtherPeoplesRanker):
+class Careless(MinimalRanker):
     def __init__(self, careless):
         super().__init__()
         self.careless = careless
@@ -599,10 +600,10 @@ def test_scores_are_float64_whatever_the_ranker_returns():
     assert model.predict(TWO["X"]).dtype == np.float64
 
 
-# --- knowing the training queries by heart --------------------------------------------------------
+# --- memorised training queries ------------------------------------------------------------------
 
 
-def test_a_ranker_that_knows_the_training_queries_by_heart_is_told_of():
+def test_a_ranker_that_memorised_the_training_queries_is_reported():
     data = make_biased_ranking(40, 10, noise=0.0, strength=0.0, random_state=0).queries()
     with pytest.warns(MemorisedWarning, match=r"training pairs.*validation=0\.2"):
         FairRanker(LinearRanker(alpha=1e-6), max_rounds=3, tolerance=0.5).fit(**data)

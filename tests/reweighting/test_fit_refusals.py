@@ -1,4 +1,4 @@
-"""FairRanker: what is refused, with the facts and what to do."""
+"""FairRanker: invalid parameters and data are refused with the facts and a remedy."""
 
 import numpy as np
 import pandas as pd
@@ -87,7 +87,7 @@ def test_bad_parameters(parameters, facts):
 
 
 @pytest.mark.parametrize(("parameters", "facts"), BAD_WHATEVER_THE_DATA, ids=str)
-def test_bad_parameters_are_found_before_the_data_is_looked_at(parameters, facts):
+def test_bad_parameters_are_found_before_the_data_are_read(parameters, facts):
     with pytest.raises(InputError, match=facts):
         FairRanker(**parameters).fit([[np.nan]], [1], qid=[], sensitive_features=[])
 
@@ -163,7 +163,7 @@ def test_a_constraint_that_compares_nothing():
         FairRanker(constraint=nothing).fit(**TWO)
 
 
-def test_a_constraint_must_not_change_its_mind():
+def test_a_constraint_must_compare_the_same_entries_for_all_scores():
     def moody(queries, scores):
         return np.array([0.5, np.nan if scores.any() else 0.0])
 

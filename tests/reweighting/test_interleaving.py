@@ -1,4 +1,4 @@
-"""Schedules: lambda moved inside one training run, by DualAscent, and what follows from it."""
+"""Schedules: λ moves during one training run, by DualAscent."""
 
 import numpy as np
 import pytest
@@ -34,8 +34,8 @@ def make(request):
     )
 
 
-class Told:
-    """A constraint whose violation is whatever it is told."""
+class FixedDelta:
+    """A constraint that returns the given deltas in turn."""
 
     def __init__(self, values):
         self.values, self.asked = list(values), 0
@@ -46,10 +46,10 @@ class Told:
 
 
 def follow(values, n_total=100, lambda_=None, scale=None):
-    """An ascent that was shown these violations, one after the other, and its lambdas."""
+    """An ascent that measured these deltas in turn, and its multipliers."""
     start = np.zeros(len(values[0])) if lambda_ is None else np.asarray(lambda_, dtype=float)
     scale = np.ones(len(start)) if scale is None else np.asarray(scale, dtype=float)
-    ascent = DualAscent(Told(values), None, lambda at: at.copy(), start, scale)
+    ascent = DualAscent(FixedDelta(values), None, np.copy, start, scale)
     tables = [ascent(n, n_total, lambda: np.zeros(0)) for n in range(n_total)]
     return ascent, np.array(tables)
 
@@ -63,7 +63,7 @@ def test_it_moves_every_third_tree_against_the_violation():
     assert moved[:3].tolist() == [3, 6, 9]
     step = 5.0 * 1.1
     assert tables[3] == pytest.approx([-step * 0.15, step * 0.15])  # less the mean, -0.05
-    assert ascent.constraint.asked == 29  # trees 3 to 87; from 90 on lambda is held
+    assert ascent.constraint.asked == 29  # trees 3 to 87; from 90 on lambda is fixed
 
 
 def test_short_runs_move_at_every_tree():
@@ -90,7 +90,7 @@ def test_lambda_stays_where_weights_can_change():
     assert tables.max(axis=0) == pytest.approx([0.0, 0.1 * FARTHEST])
 
 
-def test_at_the_end_it_is_held_at_the_mean_of_the_last():
+def test_at_the_end_lambda_is_fixed_at_the_mean_of_the_last():
     ascent, tables = follow([[0.1, 0.0], [-0.1, 0.0]] * 20)
     assert (tables[90:] == tables[90]).all()
     last = tables[3:90:3][-6:]  # a fifth of 29 moves
@@ -102,7 +102,13 @@ def test_what_all_entries_have_in_common_moves_nothing():
     _, tables = follow([[0.1, 0.1]])
     assert tables == pytest.approx(np.zeros((100, 2)), abs=1e-12)
     across = np.array([[np.nan, 0.2], [0.1, np.nan]])  # inter-group: only the difference counts
-    ascent = DualAscent(Told([across]), None, lambda at: at, np.zeros((2, 2)), np.ones((2, 2)))
+    ascent = DualAscent(
+        FixedDelta([across]),
+        None,
+        lambda multipliers: multipliers,
+        np.zeros((2, 2)),
+        np.ones((2, 2)),
+    )
     table = [ascent(n, 100, lambda: np.zeros(0)) for n in range(4)][-1]
     assert table == pytest.approx(5.5 * np.array([[0.0, -0.05], [0.05, 0.0]]))
 
@@ -181,7 +187,7 @@ def test_a_base_score_is_not_added_up():
     assert seen[-1] == pytest.approx(known.predict(HELD.X), abs=1e-4)
 
 
-def test_boosters_that_change_what_they_learnt_are_refused(make):
+def test_boosters_that_change_earlier_trees_are_refused(make):
     lightgbm = isinstance(make(), LightGBMRanker)
     name, kinds = ("boosting", ["dart"]) if lightgbm else ("booster", ["dart", "gblinear"])
     for kind in kinds:
@@ -192,10 +198,10 @@ def test_boosters_that_change_what_they_learnt_are_refused(make):
 # --- through FairRanker ---------------------------------------------------------------------------
 
 
-def test_one_run_suffices_mostly(make):
+def test_one_run_usually_suffices(make):
     fair = FairRanker(make(n_estimators=60), tolerance=0.04, schedule="interleaved").fit(**DATA)
     assert fair.outcome_ is Outcome.WITHIN_TOLERANCE
-    assert [ended.number for ended in fair.history_] == list(range(1, len(fair.history_) + 1))
+    assert [round_.number for round_ in fair.history_] == list(range(1, len(fair.history_) + 1))
     assert len(fair.history_) <= 2
     assert fair.pair_weights_.table == pytest.approx(weight_table(spread(fair.lambda_)))
     violation = as_constraint("inter").delta(QUERIES, fair.predict(MADE.X))
@@ -208,7 +214,7 @@ def test_it_ends_when_another_run_does_not_help(make):
         fair.fit(**DATA)
     assert fair.outcome_ is Outcome.UNREACHABLE
     assert len(fair.history_) < 15
-    assert fair.violation_ == min(ended.violation for ended in fair.history_)
+    assert fair.violation_ == min(round_.violation for round_ in fair.history_)
 
 
 def test_without_rounds_it_is_the_plain_ranker(make):
@@ -230,12 +236,12 @@ def test_constraints(make, constraint):
     assert after.violation_ < max(0.5 * before.violation_, 0.1)
 
 
-def test_other_rankers_cannot():
+def test_rankers_without_trees_cannot_interleave():
     with pytest.raises(InputError, match="LinearRanker cannot change pair weights during training"):
         FairRanker(LinearRanker(), schedule="interleaved").fit(**DATA)
 
 
-def test_other_words():
+def test_unknown_schedules_are_refused():
     with pytest.raises(InputError, match="schedule is 'sometimes'; choose 'auto', 'retrain' or"):
         FairRanker(schedule="sometimes").fit(**DATA)
     assert as_schedule("retrain", LinearRanker()) == "retrain"

@@ -1,4 +1,4 @@
-"""Paths along x · λ* and along falling tolerances, and what they print and draw."""
+"""Paths along x · λ* and along falling tolerances, as tables, frames and plots."""
 
 import sys
 
@@ -32,7 +32,7 @@ def fitted(request):
 # --- along λ -------------------------------------------------------------------------------------
 
 
-def test_it_begins_at_the_plain_ranker_and_passes_the_fitted_one(fitted):
+def test_it_starts_at_the_plain_ranker_and_passes_the_fitted_one(fitted):
     path = fitted.path(**TRAIN, values=[0, 1], keep_models=True)
     plain = LinearRanker().fit(TRAIN.X, TRAIN.y, qid=TRAIN["qid"])
     np.testing.assert_allclose(path[0].model.coef_, plain.coef_, atol=1e-5)
@@ -68,7 +68,7 @@ def test_values_keep_their_order_and_may_repeat(fitted):
     assert path[0].model is None
 
 
-def test_figures_on_test_queries(fitted):
+def test_measurements_on_test_queries(fitted):
     path = fitted.path(**TRAIN, values=[1], test=TEST)
     scores = fitted.predict(TEST.X)
     expected = largest_gap(as_constraint(fitted.constraint).delta(TEST, scores))
@@ -99,8 +99,8 @@ def test_held_out_queries_are_held_out_again():
     assert all(point.violation <= point.value for point in tolerances.points if point.reached)
     with pytest.raises(InputError, match="trained on 0 of these 30 queries"):
         model.path(**TEST)
-    given = FairRanker(validation=TEST, tolerance=0.02).fit(**TRAIN)
-    assert given.path(**TRAIN, values=[1])[0].violation == pytest.approx(given.violation_, abs=1e-4)
+    other = FairRanker(validation=TEST, tolerance=0.02).fit(**TRAIN)
+    assert other.path(**TRAIN, values=[1])[0].violation == pytest.approx(other.violation_, abs=1e-4)
 
 
 def test_weightings_are_those_of_the_model():
@@ -125,7 +125,7 @@ def test_groups_are_matched_by_name(fitted):
 # --- along tolerances ----------------------------------------------------------------------------
 
 
-def test_tolerances_are_kept_and_not_undercut_for_nothing(fitted):
+def test_tolerances_are_met_and_not_undercut_without_need(fitted):
     path = fitted.path(**TRAIN, along="tolerance")
     values = [point.value for point in path.points]
     assert values[0] == pytest.approx(fitted.history_[0].violation, abs=1e-4)
@@ -150,7 +150,7 @@ def test_a_smaller_tolerance_than_the_models_takes_another_run():
     assert [point.x for point in on_training.points] == [point.x for point in path.points]
 
 
-def test_a_tolerance_out_of_reach_is_said_to_be():
+def test_a_tolerance_out_of_reach_is_reported():
     constraint = as_constraint("statistical")
     lambda_ = np.array([[0.0, -0.3], [0.3, 0.0]])
     problem = Problem(TRAIN, LinearRanker(), constraint)
@@ -164,21 +164,22 @@ def test_a_tolerance_out_of_reach_is_said_to_be():
 class Stepwise(BaseEstimator):
     """Its scores change at once, between x = 0.9 and x = 1."""
 
+    def __init__(self, plain, fair):
+        self.plain, self.fair = plain, fair
+
     def fit_pairs(self, queries, table, *, previous=None):  # noqa: ARG002
-        self.fair_ = table[1, 0] > 1.28
+        self.coef_ = self.fair if table[1, 0] > 1.28 else self.plain
         return self
 
     def predict(self, X):
-        return np.asarray(X) @ (FAIR if self.fair_ else PLAIN)
+        return np.asarray(X) @ self.coef_
 
 
-PLAIN = LinearRanker().fit(TRAIN.X, TRAIN.y, qid=TRAIN["qid"]).coef_
-FAIR = FairRanker(constraint="statistical", tolerance=0.005).fit(**TRAIN).ranker_.coef_
-
-
-def test_what_one_tolerance_finds_serves_the_others():
+def test_all_tolerances_use_the_same_trainings():
+    plain = LinearRanker().fit(TRAIN.X, TRAIN.y, qid=TRAIN["qid"]).coef_
+    fair = FairRanker(constraint="statistical", tolerance=0.005).fit(**TRAIN).ranker_.coef_
     lambda_ = np.array([[0.0, -0.6], [0.6, 0.0]])
-    problem = Problem(TRAIN, Stepwise(), as_constraint("statistical"))
+    problem = Problem(TRAIN, Stepwise(plain, fair), as_constraint("statistical"))
     path = tolerance_path(problem, lambda_, [0.1, 0.05, 0.01])
     assert len({point.x for point in path.points}) == 1
     assert 0.9 < path[0].x < 1
@@ -216,7 +217,7 @@ def test_boosters_use_their_binned_data_again(monkeypatch):
     np.testing.assert_allclose(path[0].model.predict(TEST.X), plain.fit(**TRAIN).predict(TEST.X))
 
 
-def test_an_interleaved_model_finds_tolerances_with_weights_that_stand_still():
+def test_an_interleaved_model_finds_tolerances_with_fixed_weights():
     LGBMRanker = pytest.importorskip("lightgbm", reason="lightgbm is not installed").LGBMRanker
     model = FairRanker(
         LGBMRanker(n_estimators=10, num_leaves=7, verbose=-1, n_jobs=1), schedule="interleaved",
@@ -337,12 +338,12 @@ def test_arguments_that_are_refused(options, message):
         FairRanker(tolerance=0.005).path(**TRAIN, **options)
 
 
-def test_queries_that_cannot_carry_it(fitted):
-    one = Queries.from_arrays(
+def test_unusable_queries_are_refused(fitted):
+    one_group = Queries.from_arrays(
         TEST.X, TEST.y, qid=TEST["qid"], sensitive_features=["group 1"] * TEST.n_items
     )
     with pytest.raises(ConstraintError, match="In test: "):
-        fitted.path(**TRAIN, test=one)
+        fitted.path(**TRAIN, test=one_group)
     with pytest.raises(InputError, match=r"2 features.*expecting 5"):
         fitted.path(**{**TRAIN, "X": TRAIN.X[:, :2]})
     with pytest.raises(InputError, match="X"):

@@ -28,7 +28,7 @@ QUERIES = Queries.from_arrays(**DATA)
 
 
 def queries_and_groups(X):
-    """A query id and a group for each row, told by the row itself, so that it may be repeated."""
+    """A query id and a group for each row, from the row itself, so that it may be repeated."""
     values = X.toarray() if sp.issparse(X) else np.asarray(X)
     first = np.zeros(values.shape[0] if values.ndim else 1)
     if values.ndim == 2 and values.shape[1] and values.dtype.kind in "iuf":
@@ -194,12 +194,12 @@ def test_grid_search_by_query(routing, n_jobs):
 def test_cross_validation_is_what_it_says(routing):
     """The scores are those of models trained and scored by hand on whole queries."""
     params = {**LABELS, "groups": DATA["qid"]}
-    found = cross_val_score(routed(), DATA["X"], DATA["y"], cv=GroupKFold(3), params=params)
+    scores = cross_val_score(routed(), DATA["X"], DATA["y"], cv=GroupKFold(3), params=params)
     by_hand = []
     for train, test in GroupKFold(3).split(DATA["X"], groups=DATA["qid"]):
         model = routed().fit(**{name: column[train] for name, column in DATA.items()})
         by_hand.append(model.score(DATA["X"][test], DATA["y"][test], qid=DATA["qid"][test]))
-    np.testing.assert_allclose(found, by_hand)
+    np.testing.assert_allclose(scores, by_hand)
 
 
 def test_in_a_pipeline(routing):

@@ -1,4 +1,4 @@
-"""PairWeights: look-up by name, formats, and a table nobody can change by accident."""
+"""PairWeights: look-up by name, formats, and a read-only table."""
 
 import importlib.util
 import json
@@ -23,9 +23,9 @@ def test_look_up_by_name():
 
 
 def test_whole_numbers_are_names_too():
-    made = weights(("1", "0"))  # group 0 has the position 1
-    assert made[1, 0] == 1.25
-    assert made[np.int64(0), 1] == 0.5
+    labelled = weights(("1", "0"))  # group 0 has the position 1
+    assert labelled[1, 0] == 1.25
+    assert labelled[np.int64(0), 1] == 0.5
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,14 @@ def test_shape_must_fit_the_groups():
 
 def test_the_table_cannot_be_changed():
     table = np.array(TABLE)
-    made = PairWeights(table, ("f", "m"))
+    labelled = PairWeights(table, ("f", "m"))
     table[0, 1] = 9.0
-    assert made["f", "m"] == 1.25
+    assert labelled["f", "m"] == 1.25
     with pytest.raises(ValueError, match="read-only"):
-        made.table[0, 1] = 9.0
-    copy = np.array(made)
+        labelled.table[0, 1] = 9.0
+    copy = np.array(labelled)
     copy[0, 1] = 9.0
-    assert made["f", "m"] == 1.25
+    assert labelled["f", "m"] == 1.25
 
 
 def test_as_array():

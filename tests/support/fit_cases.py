@@ -1,4 +1,4 @@
-"""Small data to fit on, fits whose target may be missed, and a ranker of somebody else's."""
+"""Small data to fit on, fits that may miss their target, and a minimal ranker."""
 
 import warnings
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def make(n_queries=12, n_items=20, **options):
 TWO = make()
 THREE = make(n_groups=3, n_items=30)
 HELD = make(8, 20, random_state=7)
-NAMES = [f"f{at}" for at in range(TWO["X"].shape[1])]
+NAMES = [f"f{column}" for column in range(TWO["X"].shape[1])]
 FRAME = pd.DataFrame(TWO["X"], columns=NAMES)
 
 
@@ -43,10 +43,10 @@ def fit(data, constraint="statistical", **parameters):
         return FairRanker(constraint=constraint, **parameters).fit(**data)
 
 
-class OtherPeoplesRanker:
-    """A ranker of somebody else's: no scikit-learn, no pairity, `fit_pairs` returns nothing.
+class MinimalRanker:
+    """A ranker without scikit-learn or pairity, whose `fit_pairs` returns None.
 
-    Its direction is the weighted sum of the preferred items less the others. `act` is called with
+    Its direction is the weighted sum of preferred minus other items. `act` is called with
     the number of the fit before it begins.
     """
 
