@@ -42,7 +42,7 @@ def read_parquet(
     query_weight: str | None = None,
     client: Any = None,
 ) -> Any:
-    """Queries from Parquet files, read in blocks when needed or by the workers of a Dask cluster.
+    """Read queries from Parquet files, in blocks when needed or by the workers of a Dask cluster.
 
     Parameters
     ----------
@@ -57,9 +57,9 @@ def read_parquet(
         The columns of the protected attribute: numbers, text or categories. Several columns stand
         for their intersection.
     features : names of columns, optional
-        By default all columns that have no other role. Numbers or booleans; an empty list reads
-        none.
-    exclude : names of columns that are no features
+        By default all columns that have no other role. They must be numbers or booleans; an empty
+        list reads no features.
+    exclude : names of columns that are not features
     sample_weight, query_weight : str, optional
         Columns of weights, as in `Queries.from_arrays`.
     client : distributed.Client, optional
@@ -76,9 +76,9 @@ def read_parquet(
 
     Notes
     -----
-    `LinearRanker`, LightGBM and XGBoost train on such features; every ranker predicts on them. In
-    memory are labels, queries, groups and what follows from them, some 100 bytes a row, and two
-    row groups at a time; of a row group of more than 128 MB pages, some 3 MB for each feature.
+    `LinearRanker`, LightGBM and XGBoost train on such features; every ranker predicts on them.
+    About 100 bytes per row stay in memory (labels, queries, groups and their indices), and two row
+    groups at a time. Row groups of more than 128 MB are read in pages, about 3 MB per feature.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def read_parquet(
         _require_numbers(file.path, schema, chosen)
         _require_alike(file.path, schema, schemas[0], [qid, *groups])
     if not sum(file.n_rows for file in files):
-        raise InputError(f"{files[0].path} has no rows. Give a table with at least one.")
+        raise InputError(f"{files[0].path} has no rows. A table needs at least one row.")
     if client is not None:
         from pairity.data.distributed.parquet import read_queries
 
@@ -137,7 +137,7 @@ def read_parquet(
 
 
 class ParquetColumns(Mapping[str, Column]):
-    """The columns of Parquet files by name, each read when it is asked for.
+    """The columns of Parquet files by name, each read when it is used.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class ParquetColumns(Mapping[str, Column]):
         return name in self.schema.names
 
     def __getitem__(self, name: str) -> Column:
-        """Numbers, whole where all are; all else as objects, None where missing."""
+        """Return numbers, as integers if all are; other columns as objects, None where missing."""
         if name not in self:
             raise KeyError(name)
         if self.holds_words(name):
@@ -176,16 +176,16 @@ class ParquetColumns(Mapping[str, Column]):
         return sum(file.n_rows for file in self.files)
 
     def holds_words(self, name: str) -> bool:
-        """Whether a column holds anything but numbers."""
+        """Whether a column contains anything but numbers."""
         return not is_numeric(self.schema.field(name).type)
 
     def features(self, names: Sequence[str]) -> ParquetFeatures:
-        """Some columns as a matrix that stays in the files."""
+        """Return some columns as a matrix that stays in the files."""
         return ParquetFeatures(self.files, tuple(names), np.dtype(np.float64))
 
 
 def _with_ids(queries: Queries, ids: list[Any]) -> Queries:
-    """Queries that were numbered as they came, under their ids, which are sorted."""
+    """Give queries that were numbered in order of appearance their ids, which are sorted."""
     named = Queries.from_arrays(None, np.zeros(len(ids)), qid=ids)
     weight = queries.query_weight
     if weight is not None:
@@ -204,44 +204,50 @@ def _with_ids(queries: Queries, ids: list[Any]) -> Queries:
 def _features(
     path: str, schema: Any, roles: list[str], names: Sequence[str] | None, exclude: Sequence[str]
 ) -> list[str]:
-    """The names of the features."""
-    given = schema.names
-    _require_unique(given, path)
+    """Return the names of the features."""
+    present = schema.names
+    _require_unique(present, path)
     if isinstance(names, str) or isinstance(exclude, str):
-        raise InputError("features and exclude are lists of names. Give a list.")
+        raise InputError("features and exclude must be lists of names, not one name. Pass a list.")
     _require_columns(path, schema, [*roles, *(names or ()), *exclude], path)
     if names is not None:
         both = [name for name in names if name in roles]
         if both:
-            raise InputError(f"{show(both[0])} is named as a feature and in another role as well.")
+            raise InputError(
+                f"{show(both[0])} is named as a feature and in another role. Name it once."
+            )
         return [name for name in names if name not in exclude]
-    chosen = [name for name in given if name not in roles and name not in exclude]
+    chosen = [name for name in present if name not in roles and name not in exclude]
     if not chosen:
-        raise InputError(f"No column of {path} is left as a feature. There are {_listed(given)}.")
+        raise InputError(
+            f"No column of {path} is left as a feature. The columns are {list_names(present)}."
+        )
     return chosen
 
 
 def _require_unique(names: Sequence[str], path: str) -> None:
-    """Refuse two columns of one name."""
-    twice = next((name for name, count in Counter(names).items() if count > 1), None)
-    if twice is not None:
-        raise InputError(f"{path} has two columns named {show(twice)}. Rename one of them.")
+    """Refuse two columns of the same name."""
+    repeated = next((name for name, count in Counter(names).items() if count > 1), None)
+    if repeated is not None:
+        raise InputError(f"{path} has two columns named {show(repeated)}. Rename one of them.")
 
 
 def _require_columns(path: str, schema: Any, names: list[str], first: str) -> None:
-    there = set(schema.names)
-    lacking = [name for name in names if name not in there]
+    """Refuse a file that lacks some columns; `first` is the file that defines them."""
+    present = set(schema.names)
+    lacking = [name for name in names if name not in present]
     if not lacking:
         return
     if path != first:
         raise InputError(
             f"{path} lacks {len(lacking)} columns that {first} has, such as {show(lacking[0])}. "
-            "Give files with the same columns."
+            "Pass files with the same columns."
         )
     close = get_close_matches(lacking[0], schema.names, 1)
     meant = f" Did you mean {show(close[0])}?" if close else ""
     raise InputError(
-        f"{path} has no column {show(lacking[0])}.{meant} There are {_listed(schema.names)}."
+        f"{path} has no column {show(lacking[0])}.{meant} The columns are "
+        f"{list_names(schema.names)}."
     )
 
 
@@ -250,10 +256,10 @@ def _require_numbers(path: str, schema: Any, names: list[str]) -> None:
     words = [name for name in names if not is_numeric(schema.field(name).type)]
     if words:
         kind = schema.field(words[0]).type
-        held = "categories" if pa.types.is_dictionary(kind) else str(kind)
+        content = "categories" if pa.types.is_dictionary(kind) else str(kind)
         more = f", and {len(words) - 1} more such columns" if words[1:] else ""
         raise NotNumbersError(
-            f"The column {show(words[0])} of {path} holds {held}, not numbers{more}. Leave it out "
+            f"The column {show(words[0])} of {path} holds {content}, not numbers{more}. Omit it "
             f"with exclude={words[:1]!r}, or encode it as numbers."
         )
 
@@ -261,11 +267,11 @@ def _require_numbers(path: str, schema: Any, names: list[str]) -> None:
 def _require_alike(path: str, schema: Any, first: Any, names: list[str]) -> None:
     """Refuse ids or groups that are numbers in one file and text in another."""
     for name in names:
-        here, there = _family(schema.field(name).type), _family(first.field(name).type)
-        if here != there:
+        content, expected = _family(schema.field(name).type), _family(first.field(name).type)
+        if content != expected:
             raise InputError(
-                f"The column {show(name)} of {path} holds {here}, but {there} in the files before "
-                "it. Give it the same type in all."
+                f"The column {show(name)} of {path} holds {content}, but {expected} in earlier "
+                "files. Write it with the same type in all files."
             )
 
 
@@ -279,16 +285,17 @@ def _family(kind: Any) -> str:
     return "text" if any(check(kind) for check in text) else str(kind)
 
 
-def _listed(names: Sequence[str]) -> str:
+def list_names(names: Sequence[str]) -> str:
+    """Return the first eight names for a message, and the number of the others."""
     shown = ", ".join(show(name) for name in names[:8])
     return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
 
 
-# --- columns that are kept in memory -------------------------------------------------------------
+# --- columns in memory -------------------------------------------------------------
 
 
 def _chunks(files: Sequence[ParquetFile], name: str) -> Iterator[Any]:
-    """A column, row group by row group; categories as what they stand for."""
+    """Yield a column, row group by row group; categories are replaced by their values."""
     pa, _ = import_arrow()
     for file in files:
         with file.opened() as reader:
@@ -304,58 +311,58 @@ def _chunks(files: Sequence[ParquetFile], name: str) -> Iterator[Any]:
 
 def _numbers(files: Sequence[ParquetFile], name: str) -> Array:
     numbers = np.empty(sum(file.n_rows for file in files))
-    at = 0
+    begin = 0
     for chunk in _chunks(files, name):
         if not is_numeric(chunk.type):
             raise NotNumbersError(
                 f"The column {show(name)} holds {chunk.type}, but it must be numbers. Convert it."
             )
-        numbers[at : at + len(chunk)] = to_numbers(chunk)
-        at += len(chunk)
+        numbers[begin : begin + len(chunk)] = to_numbers(chunk)
+        begin += len(chunk)
     return numbers
 
 
 def _values(files: Sequence[ParquetFile], name: str) -> Column:
-    """A column of few different values: objects, each of them held once."""
+    """Return a column of few different values as objects, each value stored once."""
     codes = np.empty(sum(file.n_rows for file in files), dtype=np.int32)
     known: dict[Any, int] = {None: 0}
-    at = 0
+    begin = 0
     for chunk in _chunks(files, name):
         coded = chunk.dictionary_encode(null_encoding="encode")
         values = [value if value == value else None for value in coded.dictionary.to_pylist()]
         recode = np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int32)
-        codes[at : at + len(chunk)] = recode[coded.indices.to_numpy()]
-        at += len(chunk)
+        codes[begin : begin + len(chunk)] = recode[coded.indices.to_numpy()]
+        begin += len(chunk)
     return object_array(list(known))[codes]
 
 
 def _runs(files: Sequence[ParquetFile], name: str) -> tuple[list[int], list[Any]]:
-    """The row in which each query begins, and its id."""
+    """Return the first row of each query, and its id."""
     pa, _ = import_arrow()
     compute = import_module("pyarrow.compute")
     starts: list[int] = []
     ids: list[Any] = []
-    at = 0
+    begin = 0
     for chunk in _chunks(files, name):
         absent = chunk.null_count or (pa.types.is_floating(chunk.type) and _has_nan(chunk))
         if absent:
-            row = at + int(np.argmax(missing(object_array(chunk.to_pylist()))))
+            row = begin + int(np.argmax(missing(object_array(chunk.to_pylist()))))
             raise InputError(
-                f"The query {show(name)} is missing in row {row}. Give every row its query."
+                f"The query {show(name)} is missing in row {row}. Every row needs a query id."
             )
         changes = np.asarray(compute.not_equal(chunk[1:], chunk[:-1]))
         first = np.r_[0, np.flatnonzero(changes) + 1]
         values = chunk.take(pa.array(first)).to_pylist()
-        again = bool(ids) and values[0] == ids[-1]  # a query that the boundary cuts
-        starts += (first[again:] + at).tolist()
+        again = bool(ids) and values[0] == ids[-1]  # the query continues from the previous chunk
+        starts += (first[again:] + begin).tolist()
         ids += values[again:]
-        at += len(chunk)
+        begin += len(chunk)
     if len(set(ids)) < len(ids):
-        first_run = {each: run for run, each in reversed(list(enumerate(ids)))}
-        row = next(run for run, each in enumerate(ids) if first_run[each] != run)
+        first_run = {query: run for run, query in reversed(list(enumerate(ids)))}
+        run = next(run for run, query in enumerate(ids) if first_run[query] != run)
         raise InputError(
-            f"The query {show(ids[row])} comes back in row {starts[row]} after rows of other "
-            f"queries. Rows of a query must stand together: sort the table by {show(name)}, over "
+            f"The query {show(ids[run])} continues in row {starts[run]} after rows of other "
+            f"queries. Rows of a query must be contiguous: sort the table by {show(name)}, over "
             "all files, before it is written."
         )
     return starts, ids

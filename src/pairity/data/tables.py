@@ -1,4 +1,4 @@
-"""Tables from files: CSV, TSV, Parquet, Arrow, Feather and LETOR, plain or compressed by gzip."""
+"""Tables from files: CSV, TSV, Parquet, Arrow, Feather and LETOR, plain or compressed with gzip."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ import numpy as np
 
 from pairity._utils.files import open_binary, require_file
 from pairity._utils.progress import Show
-from pairity._utils.validation import show
 from pairity.data.columns import Column, object_array
-from pairity.data.parquet import ParquetColumns
+from pairity.data.parquet import ParquetColumns, list_names
 from pairity.data.parquet_features import describe_file, is_set_of_files
 from pairity.data.text_tables import MOST_COLUMNS, read_text, require_names
 from pairity.exceptions import InputError, MissingExtraError
@@ -32,9 +31,9 @@ KINDS = {
 
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _LETOR = re.compile(r"\s*[-+.\deE]+\s+(qid:\d+\s+)?\d+:\S")
-_LARGE = 0.25  # of the memory; larger Parquet files are read in blocks
-_LITTLE = 2**30  # bytes: what any Parquet or Arrow file may hold
-_MOST_TIMES = 1000  # and how many times its own size a larger one
+_LARGE = 0.25  # of the memory; Parquet files above this share are read in blocks
+_FREE_BYTES = 2**30  # in memory, which any Parquet or Arrow file may take
+_MAX_RATIO = 1000  # of the bytes in memory to those of a file, above _FREE_BYTES
 
 GUESSES = {
     "label": ("label", "relevance", "rel", "grade", "target", "y", "clicked", "click", "hired"),
@@ -45,7 +44,7 @@ GUESSES = {
     "group": ("group", "gender", "sex", "race", "ethnicity", "protected", "sensitive", "age_group"),
     "score": ("score", "model_score", "prediction", "predicted", "pred", "y_pred"),
 }  # fmt: skip
-"""What columns of a role are often called; offered where none is named, never taken."""
+"""Common names of columns by role; they are suggested if none is named, but never used."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +55,12 @@ class Table:
     ----------
     path : str
     columns : mapping from name to array of shape (n_rows,)
-        Numbers are float64 (a missing one is NaN), int64 or bool; all else objects, None where
-        missing. Those of large Parquet files are read when they are asked for.
+        Numbers are float64 (NaN where missing), int64 or bool; all other columns are objects, None
+        where missing. Columns of large Parquet files are read when they are used.
     roles : mapping from role to name
-        What the file's format itself says: in LETOR files the label and the query.
+        The roles that the file format defines: label and query of LETOR files.
     zeros : bool
-        Whether a column that is not there is all zeros, as in LETOR files.
+        Whether all entries of an absent column are zero, as in LETOR files.
     """
 
     path: str
@@ -77,22 +76,22 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def __getitem__(self, name: str) -> Column:
-        """A column."""
+        """Return a column."""
         return self.columns[name]
 
     def holds_words(self, name: str) -> bool:
-        """Whether a column holds anything but numbers."""
+        """Whether a column contains anything but numbers."""
         if isinstance(self.columns, ParquetColumns):
             return self.columns.holds_words(name)
         return self.columns[name].dtype.kind == "O"
 
     def likely(self, role: str) -> str | None:
-        """The column whose name is one that columns of the role often have."""
+        """Return the column with a common name of the role, if there is one."""
         known = {name.lower(): name for name in self.columns}
         return next((known[guess] for guess in GUESSES.get(role, ()) if guess in known), None)
 
     def column_for(self, role: str, name: str | None, option: str | None = None) -> str:
-        """The name of the column that plays a role, or an error that offers a likely one."""
+        """Return the name of the column of a role, or raise an error that suggests one."""
         option = option or f"--{role}"
         if name is None and role in self.roles:
             return self.roles[role]
@@ -100,18 +99,21 @@ class Table:
             likely = self.likely(role)
             offer = f" Did you mean {option} {shlex.quote(likely)}?" if likely else ""
             raise InputError(
-                f"{option} is missing: which column is the {role}?{offer} {self._there}"
+                f"{option} is missing. Pass the name of the {role} column.{offer} {self._names}"
             )
         if name not in self.columns:
             close = get_close_matches(name, self.columns, 1)
             meant = f" Did you mean {shlex.quote(close[0])}?" if close else ""
-            raise InputError(f"{self.path} has no column {name!r} ({option}).{meant} {self._there}")
+            raise InputError(f"{self.path} has no column {name!r} ({option}).{meant} {self._names}")
         return name
 
     def features(
         self, names: Sequence[str] | None, exclude: Sequence[str], taken: Sequence[str]
     ) -> tuple[Any, tuple[str, ...]]:
-        """The matrix of features and their names: those named, or all numbers not taken."""
+        """Return the feature matrix and the names of its columns: `names`, or all without a role.
+
+        `taken` are the columns that have another role.
+        """
         for name in (*(names or ()), *exclude):
             if not (self.zeros and name.isdigit()):
                 self.column_for(
@@ -122,24 +124,24 @@ class Table:
         chosen = [name for name in chosen if name not in exclude]
         words = [name for name in chosen if name in self.columns and self.holds_words(name)]
         if words:
-            it = "it" if len(words) == 1 else "them"
+            holds, them = ("holds", "it") if len(words) == 1 else ("hold", "them")
             raise InputError(
-                f"{_listed(words)} in {self.path} hold{'s' if it == 'it' else ''} words, not "
-                f"numbers. Turn {it} into numbers."
+                f"{list_names(words)} in {self.path} {holds} words, not numbers. Encode {them} as "
+                "numbers."
             )
         if not chosen:
-            raise InputError(f"No column of {self.path} is left as a feature. {self._there}")
+            raise InputError(f"No column of {self.path} is left as a feature. {self._names}")
         if isinstance(self.columns, ParquetColumns):
             return self.columns.features(chosen), tuple(chosen)
         matrix = np.zeros((self.n_rows, len(chosen)))
-        for at, name in enumerate(chosen):
+        for k, name in enumerate(chosen):
             if name in self.columns:
-                matrix[:, at] = self.columns[name]
+                matrix[:, k] = self.columns[name]
         return matrix, tuple(chosen)
 
     @property
-    def _there(self) -> str:
-        return f"There are {_listed(list(self.columns))}."
+    def _names(self) -> str:
+        return f"The columns are {list_names(list(self.columns))}."
 
 
 def read_table(
@@ -155,15 +157,15 @@ def read_table(
     Parameters
     ----------
     path : path
-        Of a file; or a folder, or a pattern such as ``part-*.parquet``, of Parquet files.
+        A file; or a folder or pattern of Parquet files, such as ``part-*.parquet``.
     kind : {"csv", "tsv", "parquet", "arrow", "letor"}, optional
-        By default told from the end of the file's name; ``.gz`` may follow.
+        The format. By default the ending of the file name decides; ``.gz`` may follow it.
     delimiter : str, optional
-        What stands between the entries of a line; by default a comma, or a tab in TSV.
+        The character between the entries of a line: by default a comma, or a tab in TSV.
     stream : bool
-        Whether features stay in Parquet files and are read in blocks, which takes little memory
-        and wants the rows of a query together. Files that would take more than a quarter of the
-        memory are read so in any case.
+        Whether features stay in Parquet files and are read in blocks. This takes little memory and
+        requires that the rows of a query are contiguous. Files that would take more than a quarter
+        of the memory are always read in this way.
     progress : {"auto"} or bool
 
     Returns
@@ -172,11 +174,12 @@ def read_table(
 
     Notes
     -----
-    Text is UTF-8 with a header. A column whose every entry is a number is numbers; empty entries
-    and NA, NaN, null and None are missing; whole numbers beyond 64 bits are words, so that long
-    ids stay apart. It is read in blocks of rows, so that the memory needed is that of the columns
-    and a little more. Parquet and Arrow need pyarrow. The columns of a LETOR file are called label,
-    qid, and by the numbers of its features.
+    Text must be UTF-8 with a header. A column is numeric if all its entries are numbers; empty
+    entries, NA, NaN, nan, null and None are missing values. Integers of more than 64 bits are text,
+    so that long ids remain distinct. Text is read in blocks of rows, so that the peak of memory is
+    little more than the columns. Large text files are read with pyarrow if it is installed. Parquet
+    and Arrow require pyarrow. The columns of a LETOR file are named label, qid, and after the
+    numbers of its features.
     """
     if kind in (None, "parquet") and is_set_of_files(path):
         return _read_parquet_files(path, stream=stream)
@@ -184,15 +187,16 @@ def read_table(
     kind = kind or _kind(file)
     if kind not in set(KINDS.values()):
         known = ", ".join(dict.fromkeys(KINDS.values()))
-        raise InputError(f"The format {kind!r} is not known. Choose one of {known}.")
+        raise InputError(f"The format {kind!r} is unknown. Choose one of {known}.")
     if delimiter is not None and (
         kind not in _DELIMITERS or len(delimiter) != 1 or delimiter in '"\r\n' or delimiter > "~"
     ):
         raise InputError(
-            f"The delimiter is {delimiter!r}; give one letter, such as ';', for CSV or TSV."
+            f"delimiter must be one ASCII character, such as ';', for CSV or TSV (got "
+            f"{delimiter!r})."
         )
     if stream and kind != "parquet":
-        raise InputError(f"Only Parquet is read in blocks, but {file} is {kind}. Convert it.")
+        raise InputError(f"Only Parquet can be read in blocks, but {file} is {kind}. Convert it.")
     if kind == "letor":
         return _read_letor(file, progress)
     if kind == "parquet" and (stream or _is_large(file)):
@@ -202,12 +206,12 @@ def read_table(
     else:
         columns = _read_arrow(file, kind)
     if not columns or not len(next(iter(columns.values()))):
-        raise InputError(f"{file} has no rows. Give a table with a header and at least one row.")
+        raise InputError(f"{file} has no rows. A table needs a header and at least one row.")
     return Table(str(file), columns)
 
 
 def is_parquet(path: str | os.PathLike[str], kind: str | None = None) -> bool:
-    """Whether `read_table` would read Parquet that is not compressed as a whole."""
+    """Whether `read_table` would read Parquet files that are not compressed with gzip."""
     if kind in (None, "parquet") and is_set_of_files(path):
         return True
     file = require_file(path)
@@ -226,14 +230,14 @@ def _kind(file: Path) -> str:
     kind = KINDS.get(endings[-1]) if endings else None
     if kind is None:
         raise InputError(
-            f"The format of {file} cannot be told from its name.{_looks_like(file)} Rename it to "
-            f"end in {', '.join(KINDS)}, or say --input-format."
+            f"The name of {file} does not determine its format.{_looks_like(file)} Rename it to "
+            f"end in {', '.join(KINDS)}, or pass --input-format."
         )
     return kind
 
 
 def _looks_like(file: Path) -> str:
-    """What the first line says, as an offer."""
+    """Return a suggestion that follows from the first line."""
     with open_binary(file) as source:
         start = source.peek(1000)[:1000].decode("utf-8", "replace")
     if start.startswith("PK"):
@@ -259,15 +263,15 @@ def _read_letor(file: Path, progress: Show) -> Table:
     X: Any = arrays.X
     if X.shape[1] > MOST_COLUMNS:
         raise InputError(
-            f"{file} has features up to {X.shape[1]:,}; a table may have {MOST_COLUMNS:,}. Read it "
-            "with pairity.data.read_letor(..., sparse=True)."
+            f"{file} has features up to {X.shape[1]:,}, but a table may have {MOST_COLUMNS:,}. "
+            "Read it with pairity.data.read_letor(..., sparse=True)."
         )
     columns: dict[str, Column] = {"label": arrays.y}
     roles = {"label": "label"}
     if arrays.qid is not None:
         columns["qid"] = arrays.qid
         roles["query"] = "qid"
-    columns.update({str(at + 1): X[:, at] for at in range(X.shape[1])})
+    columns.update({str(k + 1): X[:, k] for k in range(X.shape[1])})
     return Table(str(file), columns, roles, zeros=True)
 
 
@@ -281,7 +285,7 @@ def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
         )
     except ImportError as error:
         raise MissingExtraError(
-            f'Reading {kind} needs pyarrow. Install it with: pip install "pairity[parquet]"'
+            f'Reading {kind} requires pyarrow. Install it with: pip install "pairity[parquet]"'
         ) from error
     with open_binary(file) as source:
         try:
@@ -301,32 +305,32 @@ def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
             pa.ArrowException, OSError, ValueError, TypeError, OverflowError, RecursionError,
             MemoryError, NotImplementedError, KeyError, IndexError,
         ) as error:  # fmt: skip
-            told = str(error).partition("\n")[0] or type(error).__name__
-            raise InputError(f"{file} is not a readable {kind} file: {told[:300]}") from error
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise InputError(f"{file} is not a readable {kind} file: {reason[:300]}") from error
 
 
 def _is_large(file: Path) -> bool:
     """Whether a Parquet file would take more than a quarter of the memory."""
     if not _begins_as_parquet(file):  # such as one compressed by gzip
         return False
-    held, schema = describe_file(str(file))
-    return _share_of_memory(held.n_rows * len(schema.names)) > _LARGE
+    description, schema = describe_file(str(file))
+    return _share_of_memory(description.n_rows * len(schema.names)) > _LARGE
 
 
 def _read_parquet_files(path: str | os.PathLike[str], *, stream: bool) -> Table:
-    """Parquet files, read in blocks where they are many or large."""
+    """Read Parquet files, in blocks if `stream` is set or they are large."""
     columns = ParquetColumns(path)
     if not columns.n_rows:
-        raise InputError(f"{path} has no rows. Give a table with at least one row.")
+        raise InputError(f"{path} has no rows. A table needs at least one row.")
     if stream or _share_of_memory(columns.n_rows * len(columns)) > _LARGE:
         return Table(str(path), columns)
     return Table(str(path), {name: columns[name] for name in columns})
 
 
 def _share_of_memory(n_entries: int) -> float:
-    """How much of the memory that this process may use so many numbers take."""
+    """Return the share of the memory of this process that a number of float64 entries takes."""
     limits: list[float] = [np.inf]
-    with suppress(AttributeError, OSError, ValueError):  # not every system tells
+    with suppress(AttributeError, OSError, ValueError):  # not available on every system
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for name in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         with suppress(OSError, ValueError):
@@ -341,34 +345,34 @@ def _share_of_memory(n_entries: int) -> float:
 
 
 def _read_parquet(data: Any, file: Path, pa: Any, parquet: Any) -> Any:
-    """A Parquet file; words that repeat are kept once."""
-    held = parquet.ParquetFile(data)
-    _require_size(held.metadata.num_rows * held.metadata.num_columns * 8, file)
+    """Read a Parquet file; repeated words are stored once."""
+    reader = parquet.ParquetFile(data)
+    _require_size(reader.metadata.num_rows * reader.metadata.num_columns * 8, file)
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
-    words = [each.name for each in held.schema_arrow if any(kind(each.type) for kind in texts)]
+    words = [c.name for c in reader.schema_arrow if any(is_text(c.type) for is_text in texts)]
     data.seek(0)
     return parquet.ParquetFile(data, read_dictionary=words).read()
 
 
 def _read_batches(data: Any, file: Path, pa: Any) -> Any:
-    """An Arrow file, batch by batch, as long as it stays in proportion."""
+    """Read an Arrow file batch by batch, unless it takes too much memory."""
     data.seek(0)
-    held = pa.ipc.open_file(data)
+    reader = pa.ipc.open_file(data)
     batches, size = [], 0
-    for at in range(held.num_record_batches):
-        batches.append(held.get_batch(at))
+    for number in range(reader.num_record_batches):
+        batches.append(reader.get_batch(number))
         size += batches[-1].nbytes
         _require_size(size, file)
-    return pa.Table.from_batches(batches, held.schema)
+    return pa.Table.from_batches(batches, reader.schema)
 
 
 def _require_size(needed: int, file: Path) -> None:
-    """Refuse a file of some kilobytes that holds more than the memory does."""
+    """Refuse a small file that would exhaust the memory."""
     size = file.stat().st_size
-    if needed > max(_LITTLE, _MOST_TIMES * size):
+    if needed > max(_FREE_BYTES, _MAX_RATIO * size):
         raise InputError(
-            f"{file} has {size:,} bytes and would take {needed:,} in memory, which is not likely "
-            "to be a table. If it is one, give only the columns that are needed."
+            f"{file} has {size:,} bytes and would take {needed:,} in memory, which is unlikely for "
+            "a table. If it is a table, store only the columns that are needed."
         )
 
 
@@ -391,14 +395,9 @@ def _from_arrow(column: Any, pa: Any) -> Column:
 
 
 def _from_dictionary(chunk: Any) -> Column:
-    """Words, equal ones as one object."""
+    """Return words; equal ones are one object."""
     if not len(chunk):
         return object_array([])
     words = object_array([*chunk.dictionary.to_pylist(), None])
-    at = chunk.indices.cast("int64").fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
-    return np.asarray(words[at])
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(show(name) for name in names[:8])
-    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown
+    codes = chunk.indices.cast("int64").fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
+    return np.asarray(words[codes])
