@@ -39,11 +39,11 @@ def slow_correlations(queries, constraint, scores):
     if constraint.average == "query":
         weights = weights / np.bincount(lists, weights)[lists]
     weights = weights * queries.weight_of_query[lists]
-    found = []
+    values = []
     for k in range(K):
         cov = np.cov(margins, members == k, aweights=weights, ddof=0)
-        found.append(cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1]))
-    return np.array(found)
+        values.append(cov[0, 1] / np.sqrt(cov[0, 0] * cov[1, 1]))
+    return np.array(values)
 
 
 @pytest.mark.parametrize("average", ["pair", "query"])
@@ -52,8 +52,8 @@ def slow_correlations(queries, constraint, scores):
 def test_correlations_are_those_of_the_list_of_pairs(kind, average, other):
     queries, constraint = small(n_labels=3, **other), kind(average=average)
     scores = np.random.default_rng(1).normal(size=queries.n_items)
-    found = _Correlation(queries, constraint).values(scores)
-    assert found == pytest.approx(slow_correlations(queries, constraint, scores))
+    values = _Correlation(queries, constraint).values(scores)
+    assert values == pytest.approx(slow_correlations(queries, constraint, scores))
 
 
 def test_by_hand():
@@ -61,8 +61,8 @@ def test_by_hand():
     queries = Queries.from_arrays(
         None, [1, 0, 0, 1, 0], qid=[0, 0, 0, 1, 1], sensitive_features=["a", "a", "b", "b", "a"]
     )
-    found = _Correlation(queries, Marginal(average="pair")).values(np.array([2.0, 0, 1, 1, 0]))
-    assert found == pytest.approx([0.5, -0.5])  # 1/9 ÷ √(2/9 · 2/9)
+    values = _Correlation(queries, Marginal(average="pair")).values(np.array([2.0, 0, 1, 1, 0]))
+    assert values == pytest.approx([0.5, -0.5])  # 1/9 ÷ √(2/9 · 2/9)
 
 
 @pytest.mark.parametrize("kind", KINDS)

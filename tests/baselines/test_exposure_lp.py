@@ -125,14 +125,14 @@ def by_doubly_stochastic_matrix(utility, group, n_groups, constraint, slack, att
             ratios.append(np.outer(member * share, attention).ravel())
     bounds = [one - (1 + slack) * two for one in ratios for two in ratios if one is not two]
     rows = np.vstack([np.kron(np.eye(n), np.ones(n)), np.kron(np.ones(n), np.eye(n))])
-    found = linprog(
+    solution = linprog(
         -np.outer(utility / scale, attention).ravel(),
         A_ub=np.array(bounds) if bounds else None, b_ub=np.zeros(len(bounds)) if bounds else None,
         A_eq=rows, b_eq=np.ones(2 * n),
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )  # fmt: skip
-    assert found.status in (0, 2)
-    return -found.fun * scale if found.status == 0 else None
+    assert solution.status in (0, 2)
+    return -solution.fun * scale if solution.status == 0 else None
 
 
 def bound(fair, utility, group, constraint, attention):
@@ -375,11 +375,11 @@ def test_any_ranker_gives_the_scores(halves):
         order = np.argsort(-rankings.scores[rows, 0])
         assert order.tolist() == np.argsort(-plain[rows], kind="stable").tolist()
     assert free.settings["ranker"] == "LinearRanker()"
-    given = exposure_lp(as_method(LinearRanker()), constraint="parity")
-    assert given.settings["ranker"] == "plain()"
-    ours = exposure_lp(LinearRanker(), constraint="parity")(train, test)
-    assert (given(train, test).scores == ours.scores).all()
-    assert expected_gap(ours, test) < 1e-9
+    from_method = exposure_lp(as_method(LinearRanker()), constraint="parity")
+    assert from_method.settings["ranker"] == "plain()"
+    from_ranker = exposure_lp(LinearRanker(), constraint="parity")(train, test)
+    assert (from_method(train, test).scores == from_ranker.scores).all()
+    assert expected_gap(from_ranker, test) < 1e-9
 
 
 def test_least_squares_counts_weights():

@@ -149,15 +149,15 @@ def test_lambda_follows_the_violation_without_a_lag():
 def test_the_best_round_is_kept():
     with pytest.warns(TargetNotReachedWarning, match=r"equal opportunity on 600 items.*of 12"):
         model = item_weights(eta=30.0, max_rounds=12, tolerance=0.0).fit(SMALL, 0)
-    worst = [each.violation for each in model.rounds]
+    worst = [ended.violation for ended in model.rounds]
     assert len(worst) == 13
     assert model.best.violation == min(worst) < worst[-1]
     assert model.outcome is Outcome.ROUNDS_EXHAUSTED
     members = SMALL.group[:, None] == np.arange(2)
-    kept = rate_gaps(SMALL.y, model(SMALL) > 0, members)
-    assert largest_rate_gap(kept) == pytest.approx(model.best.violation)
-    alike = [each for each in model.rounds if each.violation == model.best.violation]
-    assert model.best.accuracy == max(each.accuracy for each in alike)
+    delta = rate_gaps(SMALL.y, model(SMALL) > 0, members)
+    assert largest_rate_gap(delta) == pytest.approx(model.best.violation)
+    alike = [ended for ended in model.rounds if ended.violation == model.best.violation]
+    assert model.best.accuracy == max(ended.accuracy for ended in alike)
 
 
 def test_tolerance_is_the_knob():

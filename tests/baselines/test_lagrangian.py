@@ -45,13 +45,13 @@ def slow_value(queries, constraint, scores, multipliers, contrasts):
         there = bottom > 0
         return v[there] @ (top[there] / bottom[there]) / v[there].sum()
 
-    def entry(at):
+    def entry(index):
         if constraint.by_group:
-            k = at
+            k = index
             return [
                 (i, j) for i, j in prefers if queries.group[i] == k and queries.group[j] < K
             ]  # fmt: skip
-        k, other = divmod(at, K)
+        k, other = divmod(index, K)
         chosen = pairs if constraint.pairs == "all" else prefers
         return [(i, j) for i, j in chosen if (queries.group[i], queries.group[j]) == (k, other)]
 
@@ -59,10 +59,10 @@ def slow_value(queries, constraint, scores, multipliers, contrasts):
     for net, first, second in zip(
         multipliers[1] - multipliers[0], contrasts.first, contrasts.second, strict=True
     ):
-        for sign, at in ((1, first), (-1, second)):
+        for sign, index in ((1, first), (-1, second)):
             worth = sign * net  # of a pair in the right order, to be bounded from above
             hinge = (lambda d: max(0, 1 - d)) if worth > 0 else (lambda d: max(0, 1 + d))
-            total += abs(worth) * mean(entry(at), hinge)
+            total += abs(worth) * mean(entry(index), hinge)
     return total
 
 
@@ -85,9 +85,9 @@ def test_several_groups_and_grades_pooled(name):
     queries, constraint = small(3, 3), CATALOGUE[name](average="pair")
     proxy = _Proxy(queries, constraint)
     scores = np.random.default_rng(1).normal(size=queries.n_items)
-    for at in range(len(proxy.contrasts.first)):
+    for index in range(len(proxy.contrasts.first)):
         multipliers = np.zeros((2, len(proxy.contrasts.first)))
-        multipliers[at % 2, at] = 0.7
+        multipliers[index % 2, index] = 0.7
         expected = slow_value(queries, constraint, scores, multipliers, proxy.contrasts)
         assert proxy.value(scores, multipliers) == pytest.approx(expected)
 
@@ -160,11 +160,11 @@ def gaussian_lists(seed, n_queries=500, n_items=10):
     label[:, 0] = True
     X = rng.normal(size=(n_queries, n_items, 2))
     X[label & group] *= np.sqrt(0.5)
-    for at, mean in {
+    for index, mean in {
         (True, False): (1, 0), (True, True): (-1.5, 0.75), (False, False): (-1, -1),
         (False, True): (-2, -1),
     }.items():  # fmt: skip
-        X[(label == at[0]) & (group == at[1])] += mean
+        X[(label == index[0]) & (group == index[1])] += mean
     return Queries.from_arrays(
         X.reshape(-1, 2), label.ravel(), qid=np.repeat(np.arange(n_queries), n_items),
         sensitive_features=group.ravel(),
@@ -292,10 +292,10 @@ def test_slack_is_raised_until_training_beats_chance(biased, monkeypatch):
 def test_what_is_not_met_says_by_how_much_and_which_slack_is():
     """Five features cannot even out twelve cells of four groups."""
     queries = make_biased_ranking(60, 30, n_groups=4, random_state=4).queries()
-    said = r"None of 300 steps met StatisticalParity\(\) .* exceeds it by (\d\.\d+),"
-    with pytest.warns(TargetNotReachedWarning, match=said) as told:
+    message = r"None of 300 steps met StatisticalParity\(\) .* exceeds it by (\d\.\d+),"
+    with pytest.warns(TargetNotReachedWarning, match=message) as caught:
         scorer = lagrangian("statistical", n_steps=300).fit(queries, 0)
-    assert f"Raise the slack to {scorer.violation:.3g}, which is met" in str(told[0].message)
+    assert f"Raise the slack to {scorer.violation:.3g}, which is met" in str(caught[0].message)
     lagrangian("statistical", slack=scorer.violation, n_steps=300).fit(queries, 0)  # no warning
 
 

@@ -23,13 +23,15 @@ from pairity.exceptions import MissingExtraError, PairityWarning, TargetNotReach
 QUERIES = make_biased_ranking(60, 12, strength=2, separation=2, random_state=0).queries()
 
 
-def by_hand(name="hand", *, weight=1.0, calls=None, at=None, error=KeyboardInterrupt, **settings):
+def by_hand(
+    name="hand", *, weight=1.0, calls=None, fail_at=None, error=KeyboardInterrupt, **settings
+):
     """The first feature times a weight, plus the second; counts its fits, and may end one."""
 
     def fit(train, seed):
         if calls is not None:
             calls.append((name, weight, seed))
-            if len(calls) == at:
+            if len(calls) == fail_at:
                 raise error("no luck")
         return lambda queries: weight * queries.X[:, 0] + queries.X[:, 1]
 
@@ -306,8 +308,8 @@ def test_a_share_is_split_by_query_for_each_seed():
 
 def test_methods_in_every_shape():
     options = {"constraints": "inter", "n_resamples": 0}
-    given = {"mine": [by_hand(weight=1.0), by_hand(weight=2.0)], "plain": LinearRanker()}
-    made = sweep(given, QUERIES, seeds=(0, 1), **options)
+    by_name = {"mine": [by_hand(weight=1.0), by_hand(weight=2.0)], "plain": LinearRanker()}
+    made = sweep(by_name, QUERIES, seeds=(0, 1), **options)
     assert labels(made.points) == ["mine(weight=1.0)", "mine(weight=2.0)", "plain()"]
     assert [run.seed for run in made.runs] == [0, 1] * 3
     assert made.methods == ("mine", "plain")
@@ -349,7 +351,7 @@ def test_other_warnings_go_their_way():
 
 def test_a_failing_method_is_recorded_and_does_not_lose_the_others():
     calls = []
-    broken = by_hand("broken", calls=calls, at=1, error=ValueError)
+    broken = by_hand("broken", calls=calls, fail_at=1, error=ValueError)
     short = Method("short", lambda train, seed: lambda queries: np.zeros(3))
     with pytest.warns(
         PairityWarning, match=r"2 of 3 runs failed.*broken\(weight=1.0\) with seed 0"
@@ -423,13 +425,13 @@ def test_what_a_sweep_refuses(change, facts):
 
 
 def test_an_interrupted_sweep_goes_on_from_what_is_on_disk(tmp_path):
-    def methods(calls, at=None):
-        return [by_hand(weight=float(w), calls=calls, at=at) for w in range(5)]
+    def methods(calls, fail_at=None):
+        return [by_hand(weight=float(w), calls=calls, fail_at=fail_at) for w in range(5)]
 
     options = {"directory": tmp_path / "runs", "validation": 0.25, "n_resamples": 20}
     calls = []
     with pytest.raises(KeyboardInterrupt) as caught:
-        sweep(methods(calls, at=3), QUERIES, **options)
+        sweep(methods(calls, fail_at=3), QUERIES, **options)
     assert "2 of 5 runs were done and are stored in" in caught.value.__notes__[0]
     assert len(list((tmp_path / "runs").iterdir())) == 2
     again = []
@@ -444,7 +446,7 @@ def test_an_interrupted_sweep_goes_on_from_what_is_on_disk(tmp_path):
 
 def test_an_interruption_without_a_directory_says_what_is_lost():
     with pytest.raises(KeyboardInterrupt) as caught:
-        sweep(by_hand(calls=[], at=1), QUERIES)
+        sweep(by_hand(calls=[], fail_at=1), QUERIES)
     assert "0 of 1 runs were done and are lost. Pass a directory" in caught.value.__notes__[0]
 
 
@@ -472,7 +474,7 @@ def test_what_differs_is_done_anew(tmp_path):
 def test_a_failed_run_is_tried_again(tmp_path):
     for n in (1, 1):
         with pytest.warns(PairityWarning, match="no luck"):
-            sweep(by_hand(calls=[], at=n, error=ValueError), QUERIES, directory=tmp_path)
+            sweep(by_hand(calls=[], fail_at=n, error=ValueError), QUERIES, directory=tmp_path)
     assert list(tmp_path.iterdir()) == []
     calls = []
     sweep(by_hand(calls=calls), QUERIES, directory=tmp_path)
@@ -487,13 +489,13 @@ def test_a_broken_file_is_named_and_done_again(tmp_path, text):
     options = {"directory": tmp_path, "n_resamples": 5}
     sweep(by_hand(), QUERIES, **options)
     (path,) = tmp_path.iterdir()
-    held = json.loads(path.read_text())
+    document = json.loads(path.read_text())
     if text == "run":
-        held["run"]["test"]["auc"]["value"] = "high"
-        text = json.dumps(held)
+        document["run"]["test"]["auc"]["value"] = "high"
+        text = json.dumps(document)
     elif text == "key":
-        held["key"]["seed"] = 7
-        text = json.dumps(held)
+        document["key"]["seed"] = 7
+        text = json.dumps(document)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     calls = []
     with pytest.warns(PairityWarning, match=f"{path.name} should hold the run hand"):
@@ -560,8 +562,8 @@ def test_json_there_and_back(swept):
 
 
 def test_json_is_checked(swept):
-    held = json.loads(swept.to_json())
-    run = held["runs"][0]
+    document = json.loads(swept.to_json())
+    run = document["runs"][0]
     for change, facts in (
         ({"format": "other"}, "pairity frontier 1"),
         ({"runs": 3}, "runs is 3, not a list"),
@@ -576,7 +578,7 @@ def test_json_is_checked(swept):
         ({"runs": [{**run, "resampled": {"inter": ["x"]}}]}, "resampled.inter.0. is 'x', not a"),
     ):
         with pytest.raises(InputError, match=facts):
-            Frontier.from_json(json.dumps({**held, **change}))
+            Frontier.from_json(json.dumps({**document, **change}))
     for text in ("{", "[]", None):
         with pytest.raises(InputError):
             Frontier.from_json(text)
@@ -641,7 +643,7 @@ def test_the_legend_fits_the_figure_and_the_points_fill_it(swept, pyplot, constr
 
 
 def test_more_methods_than_colours(pyplot):
-    made = frontier(*(run(f"m{at}", 0.5 + at / 50, at / 50) for at in range(10)))
+    made = frontier(*(run(f"m{k}", 0.5 + k / 50, k / 50) for k in range(10)))
     assert len(made.plot().figure.legends[0].get_texts()) == 11
 
 

@@ -16,8 +16,9 @@ def test_every_method_for_every_constraint(constraint):
 
 @pytest.mark.parametrize(("budget", "expected"), [(1, [0.01]), (2, [0.0, 0.2]), (99, 6)])
 def test_budgets(budget, expected):
-    found = [m.settings["tolerance"] for m in make_methods(names=["reweighted"], budget=budget)]
-    assert found == expected or len(found) == expected
+    methods = make_methods(names=["reweighted"], budget=budget)
+    tolerances = [method.settings["tolerance"] for method in methods]
+    assert tolerances == expected or len(tolerances) == expected
 
 
 def test_the_ranker_is_that_of_the_caller():

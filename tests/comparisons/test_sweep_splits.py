@@ -32,18 +32,18 @@ def test_consecutive_seeds_hold_out_every_query(n_queries, share, round_):
     if not 0 < size < n_queries:
         return
     queries, n_turns = make(n_queries), ceil(n_queries / size)
-    held = []
+    tested = []
     for seed in range(n_turns * round_, n_turns * (round_ + 1)):
         train, test, validation = split_in_turn(seed, queries, share)
         assert validation is None
         assert test.n_queries == size
         assert not ids(train) & ids(test)
         assert ids(train) | ids(test) == ids(queries)
-        held.extend(test.query_ids.tolist())
-    assert set(held) == ids(queries)
-    assert np.bincount(held).max() <= 2  # the last share begins anew where the order ends
+        tested.extend(test.query_ids.tolist())
+    assert set(tested) == ids(queries)
+    assert np.bincount(tested).max() <= 2  # the last share begins anew where the order ends
     if n_queries % size == 0:
-        assert len(held) == n_queries
+        assert len(tested) == n_queries
 
 
 def test_all_splits_of_five_queries():
@@ -102,9 +102,9 @@ def test_a_sweep_trains_and_measures_on_these_splits():
     def fit(train, seed):
         seen.append((seed, "train", ids(train)))
 
-        def score(held):
-            seen.append((seed, "held", ids(held)))
-            return held.X[:, 0]
+        def score(queries):
+            seen.append((seed, "held", ids(queries)))
+            return queries.X[:, 0]
 
         return score
 

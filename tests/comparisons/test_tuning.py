@@ -47,13 +47,13 @@ def test_a_grid_is_everything():
 def test_random_search_draws_as_many_as_the_budget_and_none_twice():
     drawn = draw_settings({"a": loguniform(0.01, 1), "b": [1, 2]}, "random", 30, 0)
     assert len(drawn) == 30
-    assert all(0.01 <= each["a"] <= 1 for each in drawn)
+    assert all(0.01 <= entry["a"] <= 1 for entry in drawn)
     assert drawn == draw_settings({"a": loguniform(0.01, 1), "b": [1, 2]}, "random", 30, 0)
     assert drawn != draw_settings({"a": loguniform(0.01, 1), "b": [1, 2]}, "random", 30, 1)
-    whole = draw_settings({"a": randint(0, 6)}, "random", 6, 0)
-    assert sorted(each["a"] for each in whole) == [0, 1, 2, 3, 4, 5]
+    integers = draw_settings({"a": randint(0, 6)}, "random", 6, 0)
+    assert sorted(entry["a"] for entry in integers) == [0, 1, 2, 3, 4, 5]
     listed = draw_settings({"a": list(range(100))}, "random", 5, 0)
-    assert len({each["a"] for each in listed}) == 5
+    assert len({entry["a"] for entry in listed}) == 5
     assert draw_settings({"a": [1, 2]}, "random", 5, 0) == [{"a": 1}, {"a": 2}]
 
 
@@ -94,9 +94,9 @@ def test_a_share_is_held_out_by_query():
     best = tune(partial(hand, seen=seen), {"weight": [0.5, 1.0]}, QUERIES, cv=0.2, **RULE)
     assert [len(ids) for _, _, ids in seen] == [48, 48]
     assert seen[0][2] == seen[1][2]  # the same split for all
-    rest, held = QUERIES.split(0.2, 0)
+    rest, held_out = QUERIES.split(0.2, 0)
     assert seen[0][2] == set(rest.query_ids.tolist())
-    want = audit(held, 0.5 * held.X[:, 0] + held.X[:, 1], n_resamples=0)
+    want = audit(held_out, 0.5 * held_out.X[:, 0] + held_out.X[:, 1], n_resamples=0)
     estimates = best.trials.points[0].validation
     assert estimates["statistical"].value == pytest.approx(want.violation["statistical"])
     assert estimates["auc"].value == pytest.approx(want.auc)
@@ -149,11 +149,11 @@ def test_folds_of_rankings_are_pooled():
 
 
 def test_given_validation_queries():
-    train, held = QUERIES.split(0.5, random_state=3)
+    train, held_out = QUERIES.split(0.5, random_state=3)
     seen = []
-    best = tune(partial(hand, seen=seen), {"weight": [1.0]}, train, cv=held, **RULE)
+    best = tune(partial(hand, seen=seen), {"weight": [1.0]}, train, cv=held_out, **RULE)
     assert seen[0][2] == set(train.query_ids.tolist())
-    assert best.trials.points[0].validation["auc"].n_queries == held.n_queries
+    assert best.trials.points[0].validation["auc"].n_queries == held_out.n_queries
 
 
 # --- the choice -----------------------------------------------------------------------------------
@@ -220,11 +220,11 @@ def test_every_method_has_the_same_budget_split_and_rule():
         for name, high in (("one", 1), ("two", 3))
     }
     best = tune_all(makers, QUERIES, search="random", budget=4, cv=0.3, **RULE)
-    assert {name: len(each.trials.points) for name, each in best.items()} == {"one": 4, "two": 4}
+    assert {name: len(entry.trials.points) for name, entry in best.items()} == {"one": 4, "two": 4}
     assert best["one"].method.name == "one"
     assert {ids for _, _, ids in seen["one"]} == {ids for _, _, ids in seen["two"]}
     assert best["one"].choice.epsilon == best["two"].choice.epsilon
-    made = sweep([each.method for each in best.values()], QUERIES, n_resamples=0)
+    made = sweep([entry.method for entry in best.values()], QUERIES, n_resamples=0)
     assert made.methods == ("one", "two")
 
 
@@ -302,8 +302,8 @@ def test_the_default_space_is_the_papers():
     ],
 )  # fmt: skip
 def test_what_tuning_refuses(change, facts):
-    given = {"make": hand, "space": {"weight": [1.0]}, "train": QUERIES, **RULE, **change}
+    arguments = {"make": hand, "space": {"weight": [1.0]}, "train": QUERIES, **RULE, **change}
     with pytest.raises(InputError, match=facts):
-        tune(**given)
+        tune(**arguments)
     with pytest.raises(InputError, match="no methods"):
         tune_all({}, QUERIES, **RULE)

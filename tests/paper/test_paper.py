@@ -82,17 +82,17 @@ def test_every_method_runs_on_every_seed_and_constraint(done, setting):
 
 
 def test_bare_runs_the_five_methods_alone_and_finds_the_same(done, setting, tmp_path):
-    _, whole = done
+    _, full = done
     bare = run_settings(
         [setting], tmp_path, RunOptions(quick=True, bare=True, n_jobs=1, progress=False)
     )
     assert {entry.method for entry in bare.entries} == set(COMPARED)
     assert not bare.shares
-    want = [e for e in whole.entries if e.method in COMPARED]
+    want = [e for e in full.entries if e.method in COMPARED]
     assert [(e.auc, e.fairness) for e in bare.entries] == [(e.auc, e.fairness) for e in want]
     texts = {claim.text for claim in bare.claims}
     assert "reweighted is on the Pareto front" in texts
-    assert texts < {claim.text for claim in whole.claims}
+    assert texts < {claim.text for claim in full.claims}
     page = (tmp_path / "results.md").read_text(encoding="utf-8")
     assert "plain update" not in page
     assert (tmp_path / "frontier.png").exists()
@@ -139,10 +139,10 @@ def test_serial_parallel_and_resumed_runs_give_the_same_table(done, setting, tmp
 
     want = table(result.frontiers[setting.title])
     runs = directory / "runs" / "trec-with-the-attribute-quick"
-    kept = sorted(path for path in runs.rglob("*.json"))
-    assert len(kept) > 50
-    gone = kept[::2]
-    times = {path: path.stat().st_mtime_ns for path in kept[1::2]}
+    stored = sorted(path for path in runs.rglob("*.json"))
+    assert len(stored) > 50
+    gone = stored[::2]
+    times = {path: path.stat().st_mtime_ns for path in stored[1::2]}
     for path in gone:  # as if it had been killed half-way
         if path.name != "sweep.json":
             path.unlink()
@@ -268,9 +268,9 @@ def test_spreads_are_compared():
 
 
 def test_the_theorem_on_synthetic_data():
-    told, found, close = checks.theorem(3)
-    assert told.estimate.value > 0.005
-    assert found.estimate.value > 0.005
+    known, learned, close = checks.theorem(3)
+    assert known.estimate.value > 0.005
+    assert learned.estimate.value > 0.005
     assert close.verdict is Verdict.HOLDS
 
 

@@ -153,12 +153,8 @@ def lagrangian(
     def fit(train: Queries, random_state: int) -> LagrangianScorer:  # noqa: ARG001
         return _fit(train, settings)
 
-    others = {
-        "n_steps": n_steps, "learning_rate": learning_rate, "multiplier_rate": multiplier_rate,
-        "rank_objective": rank_objective, "raise_slack": raise_slack,
-    }  # fmt: skip
-    shown = {"constraint": compared, "slack": slack} | changed_from(lagrangian, others)
-    return Method("lagrangian", fit, False, shown)
+    changed = changed_from(lagrangian, vars(settings))
+    return Method("lagrangian", fit, False, {"constraint": compared, "slack": slack} | changed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,16 +107,16 @@ def _result_rows(entries: Sequence[Entry], constraint: str) -> list[str]:
     others = [name for name in CONSTRAINTS if name != constraint]
     rows = [["method", "AUC", "fairness", "front", *others, "seconds"]]
     by_method = {
-        method: found
+        method: matching
         for method in TUNED
-        if (found := [e for e in entries if (e.constraint, e.method) == (constraint, method)])
+        if (matching := [e for e in entries if (e.constraint, e.method) == (constraint, method)])
     }
     means = {
-        method: (level_over_seeds(e.auc for e in found), _mean_fairness(found, constraint))
-        for method, found in by_method.items()
+        method: (level_over_seeds(e.auc for e in matching), _mean_fairness(matching, constraint))
+        for method, matching in by_method.items()
     }
     for method, (auc, fairness) in means.items():
-        found = by_method[method]
+        matching = by_method[method]
         dominated = any(
             means[other][0].value >= auc.value and means[other][1].value >= fairness.value
             for other in COMPARED
@@ -128,8 +128,8 @@ def _result_rows(entries: Sequence[Entry], constraint: str) -> list[str]:
                 str(auc),
                 str(fairness),
                 ("no" if dominated else "yes") if method in COMPARED else "",
-                *(f"{_mean_fairness(found, name).value:.3f}" for name in others),
-                f"{sum(e.seconds for e in found) / len(found):.2f}",
+                *(f"{_mean_fairness(matching, name).value:.3f}" for name in others),
+                f"{sum(e.seconds for e in matching) / len(matching):.2f}",
             ]
         )
     return _markdown(rows)
