@@ -1,4 +1,4 @@
-"""TREC files: a run, the judgements (qrels) and the documents' groups, as queries and scores."""
+"""TREC files: a run, its judgements (qrels) and the groups of documents, as queries and scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ NotRetrieved = Literal["last", "leave-out"]
 UNJUDGED: tuple[Unjudged, ...] = ("irrelevant", "leave-out")
 NOT_RETRIEVED: tuple[NotRetrieved, ...] = ("last", "leave-out")
 
-Names = dict[str, str]
+_Content = TypeVar("_Content", bound=dict[str, Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,9 @@ class JudgedRun:
     ----------
     queries : Queries, without features; labels are the judgements
     scores : float64 array of shape (n_items,)
-    n_unjudged : int, documents of the run that nobody judged
-    n_not_retrieved : int, judged documents that the run has not
-    n_only_run, n_only_qrels : int, topics that are left out, being in one of the files only
+    n_unjudged : int, documents of the run without a judgement
+    n_not_retrieved : int, judged documents that are not in the run
+    n_only_run, n_only_qrels : int, topics that are left out because only one file has them
     """
 
     queries: Queries
@@ -54,40 +54,41 @@ def read_trec(
     unjudged: Unjudged = "irrelevant",
     not_retrieved: NotRetrieved = "last",
 ) -> JudgedRun:
-    r"""A run, its judgements and the groups of its documents, as something to audit.
+    r"""Read a run, its judgements and the groups of its documents for an audit.
 
     Parameters
     ----------
     run : path
-        Lines of ``topic Q0 document rank score tag``. The order is that of the scores, as
-        trec_eval has it; ranks and tags are not looked at. Equal scores are ties.
+        Lines of ``topic Q0 document rank score tag``. Documents are ordered by score, as in
+        trec_eval; ranks and tags are ignored. Equal scores are ties.
     qrels : path
         Lines of ``topic iteration document judgement``. Judgements below 0 count as 0.
-    groups : path, or several
-        Lines of ``document group``, separated by a tab or by blanks; a group may hold blanks.
-        A document that is not listed has no group. Several files stand for the intersection.
+    groups : path, or sequence of paths
+        Lines of ``document group``, separated by a tab or by blanks; a group may contain blanks.
+        A document that is not listed has no group. Several files define the intersection.
     unjudged : {"irrelevant", "leave-out"}
-        What a document of the run is that nobody judged: irrelevant, as for trec_eval, or not
-        there at all.
+        Whether a document of the run without a judgement counts as irrelevant, as in trec_eval, or
+        is left out.
     not_retrieved : {"last", "leave-out"}
-        Where a judged document is that the run has not: behind all that the run has, tied with
-        others like it, or not there at all. "last" counts relevant documents that the run has
-        missed against it, and against their group.
+        Whether judged documents that are not in the run are tied behind all documents of the run,
+        or are left out. "last" counts missed relevant documents against the run, and against their
+        group.
 
     Returns
     -------
     JudgedRun
-        Of the topics that are in both files.
+        It has the topics that are in both files.
 
     Notes
     -----
-    All files are UTF-8, plain or compressed with gzip. A document may stand once in a topic.
+    All files must be UTF-8, plain or compressed with gzip. A document may appear only once in a
+    topic.
 
     Examples
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from pairity.data.trec import read_trec
+    >>> from pairity.data import read_trec
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     names = [Path(folder, name) for name in ("run", "qrels", "groups")]
     ...     _ = names[0].write_text("7 Q0 a 1 9.5 me\n7 Q0 b 2 4.5 me\n")
@@ -101,7 +102,7 @@ def read_trec(
         ("unjudged", unjudged, UNJUDGED), ("not_retrieved", not_retrieved, NOT_RETRIEVED)
     ):  # fmt: skip
         if value not in known:
-            raise InputError(f"{name} is {show(value)}; choose one of {', '.join(known)}.")
+            raise InputError(f"{name} must be one of {', '.join(known)} (got {show(value)}).")
     scored = _read_run(run)
     judged = _read_qrels(qrels)
     files = [groups] if isinstance(groups, str | os.PathLike) else list(groups)
@@ -109,36 +110,41 @@ def read_trec(
     both = [topic for topic in scored if topic in judged]
     if not both:
         raise InputError(
-            f"{run} and {qrels} have no topic in common: {show(next(iter(scored)))} is one of the "
-            f"run's, {show(next(iter(judged)))} one of the qrels'. Are they of the same task?"
+            f"{run} and {qrels} have no topic in common: the run has {show(next(iter(scored)))}, "
+            f"the qrels have {show(next(iter(judged)))}. Check that they belong to the same task."
         )
     topics, documents, labels, scores = [], [], [], []
     n_unjudged = n_not_retrieved = 0
     for topic in both:
-        found, known_labels = scored[topic], judged[topic]
-        lost = [document for document in known_labels if document not in found]
-        new = [document for document in found if document not in known_labels]
-        n_unjudged, n_not_retrieved = n_unjudged + len(new), n_not_retrieved + len(lost)
-        kept = list(found)
+        run_scores, topic_labels = scored[topic], judged[topic]
+        missed = [document for document in topic_labels if document not in run_scores]
+        retrieved = list(run_scores)
+        n_judged = sum(document in topic_labels for document in retrieved)
+        n_unjudged += len(retrieved) - n_judged
+        n_not_retrieved += len(missed)
         if unjudged == "leave-out":
-            kept = [document for document in kept if document in known_labels]
-        last = _below(min(found.values()))
-        added = lost if not_retrieved == "last" else []
-        documents += [*kept, *added]
-        topics += [topic] * (len(kept) + len(added))
-        scores += [*(found[document] for document in kept), *([last] * len(added))]
-        labels += [known_labels.get(document, 0.0) for document in (*kept, *added)]
+            retrieved = [document for document in retrieved if document in topic_labels]
+        if not_retrieved == "leave-out":
+            missed = []
+        last = _below(min(run_scores.values()))
+        documents += [*retrieved, *missed]
+        topics += [topic] * (len(retrieved) + len(missed))
+        scores += [*(run_scores[document] for document in retrieved), *([last] * len(missed))]
+        labels += [topic_labels.get(document, 0.0) for document in (*retrieved, *missed)]
     if not documents:
-        raise InputError(f"No document of {run} is judged in {qrels}: nothing is left to audit.")
+        raise InputError(
+            f"No document of {run} is judged in {qrels}, so nothing is left to audit. Pass "
+            "unjudged='irrelevant'."
+        )
     columns = {
         path: object_array([known.get(document) for document in documents])
         for path, known in named.items()
     }
     for path, column in columns.items():
-        if not any(each is not None for each in column):
+        if all(group is None for group in column):
             raise InputError(
                 f"None of the {len(documents):,} documents, such as {show(documents[0])}, is in "
-                f"{path}. Write one line for each: the document, a tab, its group."
+                f"{path}. Write one line per document: the document, a tab, its group."
             )
     queries = Queries.from_arrays(
         None, labels, qid=object_array(topics),
@@ -150,59 +156,59 @@ def read_trec(
     )  # fmt: skip
 
 
-def read_groups(path: FilePath) -> Names:
-    """Each document's group, from lines of ``document group``."""
-    found: Names = {}
+def read_groups(path: FilePath) -> dict[str, str]:
+    """Read the group of each document from lines of ``document group``."""
+    groups: dict[str, str] = {}
     for number, line in _numbered(path):
         first, tab, rest = line.strip("\r\n").partition("\t")
         words = [first.strip(), rest.strip()] if tab else line.split(maxsplit=1)
         if len(words) != 2 or not all(words):
-            _refuse(path, number, "has not a document and its group")
-        if found.setdefault(words[0], words[1].strip()) != words[1].strip():
-            _refuse(path, number, f"gives {show(words[0])} a second group")
-    if not found:
-        raise InputError(f"{path} has no lines. Give documents and their groups.")
-    return found
+            _refuse(path, number, "it must have a document and its group")
+        if groups.setdefault(words[0], words[1].strip()) != words[1].strip():
+            _refuse(path, number, f"{show(words[0])} already has another group")
+    return _require_lines(groups, path, "documents and their groups")
 
 
 def _below(lowest: float) -> float:
-    """A score below the lowest one, also where that is very large."""
+    """Return a score below the lowest one, even if that is very large."""
     return min(lowest - 1.0, float(np.nextafter(lowest, -np.inf)))
 
 
 def _read_run(path: FilePath) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    run: dict[str, dict[str, float]] = {}
     for number, words in _records(path, "a run has topic Q0 document rank score tag", 6):
         score = _number(words[4], path, number, "score")
-        if found.setdefault(words[0], {}).setdefault(words[2], score) is not score:
-            _refuse(path, number, f"has the document {show(words[2])} a second time")
-    if not found:
-        raise InputError(f"{path} has no lines. Give a run.")
-    return found
+        if run.setdefault(words[0], {}).setdefault(words[2], score) is not score:
+            _refuse(path, number, f"the document {show(words[2])} is repeated in its topic")
+    return _require_lines(run, path, "a run")
 
 
 def _read_qrels(path: FilePath) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    qrels: dict[str, dict[str, float]] = {}
     for number, words in _records(path, "qrels have topic iteration document judgement", 4):
         label = max(_number(words[3], path, number, "judgement"), 0.0)
-        if found.setdefault(words[0], {}).setdefault(words[2], label) != label:
-            _refuse(path, number, f"judges {show(words[2])} a second time, and otherwise")
-    if not found:
-        raise InputError(f"{path} has no lines. Give judgements.")
-    return found
+        if qrels.setdefault(words[0], {}).setdefault(words[2], label) != label:
+            _refuse(path, number, f"{show(words[2])} already has another judgement")
+    return _require_lines(qrels, path, "judgements")
+
+
+def _require_lines(content: _Content, path: FilePath, expected: str) -> _Content:
+    if not content:
+        raise InputError(f"{path} has no lines. Pass {expected}.")
+    return content
 
 
 def _records(path: FilePath, form: str, length: int) -> Iterator[tuple[int, list[str]]]:
-    """The words of each line, as many as there must be, with its number."""
+    """Yield the number and the words of each line, which must have `length` words."""
     for number, line in _numbered(path):
         words = line.split()
         if len(words) != length:
-            _refuse(path, number, f"has {len(words)} words; {form}")
+            _refuse(path, number, f"it has {len(words)} words, but {form}")
         yield number, words
 
 
 def _numbered(path: FilePath) -> Iterator[tuple[int, str]]:
-    """The lines that hold something, with their numbers."""
+    """Yield the lines that are not blank, with their numbers."""
     with open_text(path) as lines:
         for line in lines:
             if not line.isspace():
@@ -215,9 +221,9 @@ def _number(word: str, path: Any, number: int, what: str) -> float:
     except ValueError:
         value = float("nan")
     if not isfinite(value) or not word.isascii() or "_" in word:
-        _refuse(path, number, f"has the {what} {show(word)}, which is no finite number")
+        _refuse(path, number, f"the {what} {show(word)} is not a finite number")
     return value
 
 
-def _refuse(path: Any, number: int, said: str) -> NoReturn:
-    raise InputError(f"{path}, line {number}: it {said}.")
+def _refuse(path: Any, number: int, reason: str) -> NoReturn:
+    raise InputError(f"{path}, line {number}: {reason}.")
