@@ -101,6 +101,10 @@ def _refuse_constant(name: str) -> Any:
 
 def to_plain(value: Any) -> Any:
     """Convert a dataclass, and all that it holds, to values that JSON has."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else _encode_number(value)
+    if value is None or isinstance(value, (str, int)):
+        return value
     if is_dataclass(value):
         return {f.name.rstrip("_"): to_plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Enum):
@@ -109,11 +113,7 @@ def to_plain(value: Any) -> Any:
         return to_plain(value.tolist())
     if isinstance(value, (tuple, list)):
         return [to_plain(entry) for entry in value]
-    if isinstance(value, Mapping):
-        return {key: to_plain(entry) for key, entry in value.items()}
-    if isinstance(value, float):
-        return None if math.isnan(value) else _encode_number(value)
-    return value
+    return {key: to_plain(entry) for key, entry in value.items()}
 
 
 def from_plain(kind: Any, value: Any, place: Place) -> Any:
@@ -159,6 +159,8 @@ def _require(kind: type, value: Any, place: Place) -> Any:
 def _read_tuple(kinds: tuple[Any, ...], value: Any, place: Place) -> tuple[Any, ...]:
     entries = _require(list, value, place)
     if kinds[-1] is ...:
+        if all(type(entry) is kinds[0] for entry in entries):  # long lists of plain values
+            return tuple(entries)
         kinds = (kinds[0],) * len(entries)
     if len(kinds) != len(entries):
         raise place.refuse(f"a list of {len(entries)} entries, not {len(kinds)}")
