@@ -284,8 +284,8 @@ def test_high_labels_need_the_linear_gain():
 @pytest.mark.parametrize(
     ("call", "fact"),
     [
-        (lambda: ndcg(GOLDEN, FALLING, k=0), "k is 0"),
-        (lambda: top_share(GOLDEN, FALLING, k=2.5), "k is 2.5"),
+        (lambda: ndcg(GOLDEN, FALLING, k=0), "got 0"),
+        (lambda: top_share(GOLDEN, FALLING, k=2.5), "got 2.5"),
         (lambda: ndcg(GOLDEN, FALLING, gain="cubic"), "'cubic'.*'linear'"),
         (lambda: exposure(GOLDEN, FALLING, discount="none"), "'none'.*'trec'"),
         (lambda: awrf(GOLDEN, FALLING, target="equal"), "'equal'.*'population'"),

@@ -470,18 +470,19 @@ def test_what_is_not_a_loss(wrong):
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Hinge(margin=0.0), "margin.*0.0.*above 0"),
+        (lambda: Hinge(margin=0.0), "margin.*above 0.*0.0"),
         (lambda: Hinge(margin=np.nan), "margin.*nan"),
         (lambda: Hinge(margin="1"), "margin.*'1'"),
-        (lambda: Sampled(n_pairs=0), "n_pairs is 0.*from 1 up"),
-        (lambda: Sampled(n_pairs=2.5), r"n_pairs is 2\.5"),
-        (lambda: Sampled(random_state=None), "random_state is None.*from 0 up"),
-        (lambda: LambdaRank(k=True), "k is True"),
+        (lambda: Sampled(n_pairs=0), "n_pairs.*1 or greater.*got 0"),
+        (lambda: Sampled(n_pairs=2.5), r"n_pairs.*got 2\.5"),
+        (lambda: Sampled(random_state=None), "random_state.*0 or greater.*got None"),
+        (lambda: Sampled(random_state=2**63), r"below 2\^63"),
+        (lambda: LambdaRank(k=True), "k must.*got True"),
         (lambda: LambdaRank(sigma=-1), "sigma.*-1"),
         (lambda: LambdaRank(gains=[]), "gains.*shape"),
         (lambda: LambdaRank(gains="no"), "gains is 'no'"),
-        (lambda: LambdaRank(gains=[1.0, 0.0]), "do not fall"),
-        (lambda: LambdaRank(gains=[-1.0, 0.0]), "from 0 up"),
+        (lambda: LambdaRank(gains=[1.0, 0.0]), "must not fall"),
+        (lambda: LambdaRank(gains=[-1.0, 0.0]), "0 or greater"),
     ],
 )
 def test_settings_that_make_no_sense(make, says):

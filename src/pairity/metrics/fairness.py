@@ -1,15 +1,15 @@
-"""Fairness: what each group gets from a ranking, one value per query, or per query and group.
+"""Fairness: what each group receives from a ranking, per query, or per query and group.
 
 Parameters shared by all measures: ``queries``; ``scores``, one number per row in the caller's
-order; ``positions``, a `Positions` of these scores where it has been made already, so that an
-audit sorts once (``scores`` are then not looked at); ``discount``, the attention that a position
-gets: ``"log2"``, 1/log2(1 + rank), as in Singh & Joachims, or ``"trec"``, 1/log2(max(rank, 2)), as
-in the TREC Fair Ranking track, which gives the first two positions the same.
+order; ``positions``, a `Positions` of these scores if it already exists, so that an audit sorts
+once (``scores`` are then ignored); ``discount``, the attention that a position receives:
+``"log2"``, 1/log2(1 + rank), as in Singh & Joachims, or ``"trec"``, 1/log2(max(rank, 2)), as in the
+TREC Fair Ranking track, which gives the first two positions equal attention.
 
 Values by group have shape (n_queries, n_groups), the groups in the order of ``queries.groups``.
-NaN marks a query (or group of a query) for which a measure is not defined; average over the
-others. Ties: items that share a score share the average of their positions' discounts. An item of
-unknown group occupies its position, but belongs to no group.
+NaN marks a query (or a group of a query) for which a measure is undefined; average over the others.
+Ties: items that share a score share the average of their positions' discounts. An item of unknown
+group occupies its position, but belongs to no group.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ def exposure(
     discount: str = "log2",
     positions: Positions | None = None,
 ) -> Array:
-    r"""Attention that an item of each group gets, on average.
+    r"""Mean attention that the items of each group receive.
 
     .. math:: E_k = \frac{1}{|G_k|} \sum_{i \in G_k} v(r_i)
 
     Returns
     -------
-    array of shape (n_queries, n_groups), NaN where a query has no item of the group
+    array of shape (n_queries, n_groups), NaN if a query has no item of the group
 
     References
     ----------
@@ -67,7 +67,7 @@ def merit(queries: Queries) -> Array:
 
     Returns
     -------
-    array of shape (n_queries, n_groups), NaN where a query has no item of the group, and in all
+    array of shape (n_queries, n_groups), NaN if a query has no item of the group, and for all
     groups of a query that has a negative label
 
     References
@@ -95,12 +95,12 @@ def exposure_to_merit(
 ) -> Array:
     r"""Attention of each group per unit of its merit, :math:`E_k / U_k`.
 
-    Where it is the same for all groups there is no disparate treatment in the sense of Singh &
-    Joachims: groups are seen in proportion to what their items deserve.
+    If it is equal for all groups, there is no disparate treatment in the sense of Singh & Joachims:
+    groups receive attention in proportion to their merit.
 
     Returns
     -------
-    array of shape (n_queries, n_groups), NaN where the `merit` is 0 or NaN
+    array of shape (n_queries, n_groups), NaN if the `merit` is 0 or NaN
 
     References
     ----------
@@ -129,12 +129,11 @@ def click_to_merit(
 
     .. math:: \frac{1}{|G_k|} \sum_{i \in G_k} v(r_i)\, y_i \Big/ U_k
 
-    Where it is the same for all groups there is no disparate impact in the sense of Singh &
-    Joachims.
+    If it is equal for all groups, there is no disparate impact in the sense of Singh & Joachims.
 
     Returns
     -------
-    array of shape (n_queries, n_groups), NaN where the `merit` is 0 or NaN
+    array of shape (n_queries, n_groups), NaN if the `merit` is 0 or NaN
 
     References
     ----------
@@ -156,21 +155,21 @@ def click_to_merit(
 def top_share(
     queries: Queries, scores: ArrayLike, *, k: int, positions: Positions | None = None
 ) -> Array:
-    """Share of a query's first min(k, n) positions that each group holds; ties: expected share.
+    """Share of a query's first min(k, n) positions that each group occupies (expected, if tied).
 
     Parameters
     ----------
     k : int
-        How many positions count as the top.
+        The number of positions that count as the top.
 
     Returns
     -------
-    array of shape (n_queries, n_groups), 0 for a group that a query does not have
+    array of shape (n_queries, n_groups), 0 for a group that a query lacks
 
     Notes
     -----
-    All of the top positions are counted, so that the shares of a query add up to less than 1
-    where an item of unknown group may be among them. Compare with `population_share`.
+    All top positions are counted, so the shares of a query add up to less than 1 if an item of
+    unknown group may be among them. Compare with `population_share`.
 
     References
     ----------
@@ -182,21 +181,21 @@ def top_share(
     >>> from pairity.metrics import top_share
     >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0, 1], qid=[7] * 3, sensitive_features=list("aab"))
-    >>> top_share(queries, [0.9, 0.5, 0.5], k=2)  # the second position is either's
+    >>> top_share(queries, [0.9, 0.5, 0.5], k=2)  # both tie for the second position
     array([[0.75, 0.25]])
     """
     places = Positions.of(queries, scores, positions)
-    held = _group_sums(queries, places.share(places.top(k)))
+    occupied = _group_sums(queries, places.share(places.top(k)))
     size = np.bincount(queries.query, minlength=queries.n_queries)
-    return held / np.minimum(size, k)[:, None]
+    return occupied / np.minimum(size, k)[:, None]
 
 
 def population_share(queries: Queries) -> Array:
-    """Share of a query's items that are of each group; less than 1 in all where some are unknown.
+    """Share of a query's items in each group; the sum is below 1 if some groups are unknown.
 
     Returns
     -------
-    array of shape (n_queries, n_groups), 0 for a group that a query does not have
+    array of shape (n_queries, n_groups), 0 for a group that a query lacks
 
     Examples
     --------
@@ -220,7 +219,7 @@ def awrf(
     discount: str = "trec",
     positions: Positions | None = None,
 ) -> Array:
-    r"""Attention-weighted rank fairness: how near the groups' shares of attention are to a target.
+    r"""Attention-weighted rank fairness: how close groups' shares of attention are to a target.
 
     .. math:: 1 - \mathrm{JSD}_2(a \,\|\, t), \qquad a_k \propto \sum_{i \in G_k} v(r_i)
 
@@ -236,10 +235,10 @@ def awrf(
 
     Notes
     -----
-    Shares are among items of known group. NaN where a query has none, or, with the target
-    ``"relevant"``, no relevant one; a query with one group has 1 under the target
-    ``"population"``. The divergence is in bits, so that the value reaches 0; TREC's own scripts
-    take it in nats, and their value is 1 − ln 2 · (1 − ours).
+    Shares are among items of known group. NaN if a query has no such item or, with the target
+    ``"relevant"``, no relevant one. A query with one group has the value 1 under the target
+    ``"population"``. The divergence is in bits, so that the value reaches 0; TREC's scripts use
+    nats, and their value is 1 − ln 2 · (1 − this value).
 
     References
     ----------
@@ -252,7 +251,7 @@ def awrf(
     >>> from pairity.metrics import awrf
     >>> from pairity.data.queries import Queries
     >>> queries = Queries.from_arrays(None, [1, 0], qid=[7, 7], sensitive_features=list("ab"))
-    >>> awrf(queries, [0.9, 0.5])  # both positions get the attention 1: half and half
+    >>> awrf(queries, [0.9, 0.5])  # both positions receive the attention 1
     array([1.])
     """
     places = Positions.of(queries, scores, positions)
@@ -271,7 +270,7 @@ def ndkl(
     target: ArrayLike = "population",
     positions: Positions | None = None,
 ) -> Array:
-    r"""Divergence of the groups' shares of each prefix from a target, discounted and averaged.
+    r"""Divergence of the groups' shares of each prefix from a target, as a discounted mean.
 
     .. math:: \frac{1}{Z} \sum_i \frac{d_{KL}(D_i \,\|\, D)}{\log_2(i + 1)}, \qquad
         Z = \sum_i \frac{1}{\log_2(i + 1)}
@@ -287,10 +286,10 @@ def ndkl(
 
     Notes
     -----
-    Ties: a prefix that cuts through a tie has its expected counts. :math:`D_i` are shares among
-    the first i items of known group; prefixes without one are left out of the sum and of Z. NaN
-    where a query has no item of known group, or, with the target ``"relevant"``, where one of its
-    groups has no relevant item, since the divergence is then infinite.
+    Ties: a prefix that cuts a tie has its expected counts. :math:`D_i` are shares among the first i
+    items of known group; prefixes without one are left out of the sum and of Z. NaN if a query has
+    no item of known group or, with the target ``"relevant"``, if one of its groups has no relevant
+    item, because the divergence is then infinite.
 
     References
     ----------
@@ -321,7 +320,7 @@ def ndkl(
 
 
 def _group_sums(queries: Queries, values: ArrayLike) -> Array:
-    """Add values given per row up in each query and group."""
+    """Sums of values per row, by query and group."""
     width = queries.n_groups + 1  # the last column is for items of unknown group
     cell = queries.query * width + queries.group
     return sums(cell, values, queries.n_queries * width).reshape(-1, width)[:, :-1]
@@ -336,17 +335,17 @@ def _shares(totals: Array) -> Array:
 
 
 def _target(queries: Queries, target: ArrayLike) -> Array:
-    """Give the groups' target shares in each query: shape (n_queries, n_groups)."""
+    """The groups' target shares in each query: shape (n_queries, n_groups)."""
     if isinstance(target, str):
         return _shares(_group_sums(queries, choose(TARGETS, target, "target")(queries)))
-    given = np.asarray(target, dtype=np.float64)
+    shares = np.asarray(target, dtype=np.float64)
     shape = (queries.n_groups,)
-    if given.shape != shape or not (given >= 0).all() or not np.isclose(given.sum(), 1.0):
+    if shares.shape != shape or not (shares >= 0).all() or not np.isclose(shares.sum(), 1.0):
         raise InputError(
-            f"target is {given.tolist()}, but must be one probability for each of the groups "
-            f"{queries.groups}, in this order, which add up to 1."
+            f"target is {shares.tolist()}, but must be one probability for each of the groups "
+            f"{queries.groups}, in this order, and they must add up to 1."
         )
-    return np.broadcast_to(given, (queries.n_queries, queries.n_groups))
+    return np.broadcast_to(shares, (queries.n_queries, queries.n_groups))
 
 
 def _require_positive(queries: Queries, goal: Array) -> None:
@@ -355,7 +354,7 @@ def _require_positive(queries: Queries, goal: Array) -> None:
         if n_items and not probability:
             raise InputError(
                 f"The target probability of the group {name!r} is 0, but it has {n_items} items, "
-                "so that the divergence is infinite. Give every group that occurs a positive one."
+                "so the divergence is infinite. Pass a positive one for every group that occurs."
             )
 
 

@@ -1,8 +1,7 @@
 """Positions: where scores place the items of each query, with ties shared.
 
-Every measure reads a ranking through one `Positions`, so that all of them treat ties alike: items
-that share a score share, on average, the positions they occupy together, as they would if ties
-were broken at random.
+Every measure reads a ranking through a `Positions`, so that all treat ties alike: items that share
+a score share, on average, the positions that they occupy, as if ties were broken at random.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Positions:
     rank : int64 array of shape (n_items,)
         The rank of each position within its query, from 1.
     edges : int64 array of shape (n_blocks + 1,)
-        Where tie blocks (items of one query that share a score) begin and end.
+        Where tie blocks (items of one query that share a score) start and end.
     block : int64 array of shape (n_items,)
         The tie block of each position.
 
@@ -63,10 +62,12 @@ class Positions:
     block: NDArray[np.int64]
 
     @classmethod
-    def of(cls, queries: Queries, scores: ArrayLike, given: Positions | None = None) -> Positions:
-        """Sort the items by their scores, unless that has been done and the result is given."""
-        if given is not None:
-            return given
+    def of(
+        cls, queries: Queries, scores: ArrayLike, existing: Positions | None = None
+    ) -> Positions:
+        """Sort the items by their scores, unless the result exists already."""
+        if existing is not None:
+            return existing
         numbers = as_numbers(scores, "scores", queries.n_items)
         order = np.lexsort((-numbers, queries.query))
         query, numbers = queries.query[order], numbers[order]
@@ -78,16 +79,16 @@ class Positions:
         return cls(order, places - first + 1, edges, np.cumsum(begins) - 1)
 
     def share(self, values: ArrayLike) -> Array:
-        """Average values given per position over tie blocks; returned per row."""
+        """Values per position, averaged over tie blocks, as values per row."""
         totals = np.add.reduceat(np.asarray(values, dtype=np.float64), self.edges[:-1])
         return self._to_rows((totals / np.diff(self.edges))[self.block])
 
     def at_block_end(self, values: Array) -> Array:
-        """Take values given per position at the end of each tie block; returned per row."""
+        """Values per position at the end of each tie block, as values per row."""
         return self._to_rows(values[self.edges[1:] - 1][self.block])
 
     def counts(self, member: NDArray[np.bool_]) -> Array:
-        """Count the members, given per row, down to each position: the expected number."""
+        """The expected number of members (a mask per row) down to each position."""
         total = np.r_[0, np.cumsum(member[self.order])]
         start, end = self.edges[:-1], self.edges[1:]
         before = total[start] - total[start - self.rank[start] + 1]
@@ -96,15 +97,15 @@ class Positions:
         return np.asarray(before[self.block] + into * inside[self.block] / size[self.block])
 
     def top(self, k: int | None) -> NDArray[np.bool_]:
-        """Whether each position is among the first k of its query (all of them for None)."""
+        """Whether each position is among the first k of its query; all are if k is None."""
         if k is None:
             return np.ones(len(self.rank), dtype=bool)
         if k < 1 or k % 1:
-            raise InputError(f"k is {k!r}, but must be a whole number of at least 1.")
+            raise InputError(f"k must be a whole number, 1 or greater (got {k!r}).")
         return self.rank <= k
 
     def discount(self, name: str) -> Array:
-        """Attention paid to each position, by the name of its formula in `DISCOUNTS`."""
+        """The attention that each position receives, by the name of a formula in `DISCOUNTS`."""
         return choose(DISCOUNTS, name, "discount")(self.rank)
 
     def _to_rows(self, values: Array) -> Array:
@@ -114,19 +115,19 @@ class Positions:
 
 
 def choose(table: Mapping[str, T], name: str, what: str) -> T:
-    """Look a name up, or say which names there are."""
+    """The entry with this name, or an `InputError` that lists the names."""
     if name not in table:
         raise InputError(f"{what} is {name!r}. Choose one of {', '.join(map(repr, table))}.")
     return table[name]
 
 
 def sums(cell: NDArray[np.integer], values: ArrayLike, n_cells: int) -> Array:
-    """Add the values up in each cell."""
+    """The sum of the values in each cell."""
     return np.asarray(np.bincount(cell, values, n_cells), dtype=np.float64)
 
 
 def ratio(numerator: Array, denominator: Array) -> Array:
-    """Divide where the denominator is positive; NaN elsewhere."""
+    """The quotient where the denominator is positive, NaN elsewhere."""
     result = np.full(np.broadcast_shapes(numerator.shape, denominator.shape), np.nan)
     np.divide(numerator, denominator, out=result, where=denominator > 0)
     return result

@@ -1,10 +1,10 @@
-"""Utility: how well scores put the labels in order, one value per query.
+"""Utility: how well scores order the labels, one value per query.
 
 Parameters shared by all measures: ``queries``; ``scores``, one number per row in the caller's
-order; ``positions``, a `Positions` of these scores where it has been made already, so that an
-audit sorts once (``scores`` are then not looked at). All return an array of shape (n_queries,),
-NaN for a query in which the measure is not defined; average over the others. All items of a query
-count, whether or not their group is known.
+order; ``positions``, a `Positions` of these scores if it already exists, so that an audit sorts
+once (``scores`` are then ignored). All return an array of shape (n_queries,), NaN for a query in
+which the measure is undefined; average over the others. All items of a query count, whether or not
+their group is known.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pairity.data.queries import Queries
 
-HIGHEST_EXPONENT = 31
+HIGHEST_EXPONENT = 31  # 2^y - 1 is meant for grades; LightGBM stops at 30
 
 
 def ndcg(
@@ -42,7 +42,7 @@ def ndcg(
     Parameters
     ----------
     k : int, optional
-        Count the first k positions only.
+        Count only the first k positions.
     gain : {"exponential", "linear"}
         :math:`2^y - 1`, as in [1]_ and LightGBM, or :math:`y`, as in [2]_ and scikit-learn.
 
@@ -53,8 +53,8 @@ def ndcg(
     Notes
     -----
     Ties: items that share a score share the average of their positions' discounts, as in
-    scikit-learn [3]_. Empties: NaN where the best possible gain is 0, since every order is then
-    as good as any other (scikit-learn says 0, LightGBM 1), and where a label is negative.
+    scikit-learn [3]_. Empty queries: NaN if the best possible gain is 0, because every order is
+    then equally good (scikit-learn returns 0, LightGBM 1), and if a label is negative.
 
     References
     ----------
@@ -74,7 +74,7 @@ def ndcg(
     places = Positions.of(queries, scores, positions)
     discount = np.where(places.top(k), places.discount("log2"), 0.0)
     best = np.empty_like(discount)
-    best[queries.layout.order] = discount  # the layout, too, goes query by query
+    best[queries.layout.order] = discount  # the layout is sorted by query, like the positions
     gains = choose(GAINS, gain, "gain")(queries.y)
     reached = sums(queries.query, gains * places.share(discount), queries.n_queries)
     ideal = sums(queries.query, gains * best, queries.n_queries)
@@ -106,8 +106,8 @@ def average_precision(
     Notes
     -----
     Ties: items that share a score are one threshold, as in `sklearn.metrics
-    .average_precision_score`; this is not the expectation over random tie-breaking. Empties: NaN
-    where no item is relevant.
+    .average_precision_score`; this is not the expectation over random tie-breaking. Empty
+    queries: NaN if no item is relevant.
 
     References
     ----------
@@ -131,8 +131,8 @@ def average_precision(
 def _exponential(labels: Array) -> Array:
     if labels.max() > HIGHEST_EXPONENT:
         raise InputError(
-            f"The highest label is {labels.max():g}, and the exponential gain 2^y - 1 is meant "
-            f'for grades up to {HIGHEST_EXPONENT}. Use gain="linear", or recode y as grades.'
+            f"The highest label is {labels.max():g}, but the exponential gain 2^y - 1 is limited "
+            f'to grades up to {HIGHEST_EXPONENT}. Use gain="linear", or recode y as grades.'
         )
     return np.exp2(labels) - 1.0
 

@@ -30,9 +30,9 @@ def cell_sums(
 
     Parameters
     ----------
-    scores : float64 array of shape (n_items,)
     queries : Queries
         A pair counts with the product of its items' weights; query weights are not applied.
+    scores : float64 array of shape (n_items,)
     pairs : {"preference", "all"}
         Pairs whose first item has the higher label, or all ordered pairs of two items.
     soft : bool
@@ -44,7 +44,7 @@ def cell_sums(
 
     Notes
     -----
-    Hard sums of long lists need no pair loop: O(n log n) per query.
+    Hard sums of long lists take O(n log n) per query, without a loop over pairs.
     """
     layout = queries.layout
     if not soft:
@@ -67,9 +67,9 @@ def cell_sums(
 
 
 def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> Array:
-    """Per query and cell, how many pairs there are (their weight, where items have weights).
+    """Per query and cell, the number of pairs (their total weight, if items have weights).
 
-    Counted once for given queries; not to be written to.
+    The result is cached in the queries and is read-only.
     """
 
     def count() -> Array:
@@ -91,28 +91,27 @@ def mean_over_queries(
     weight: Array,
     average: Average,
 ) -> Array:
-    """Sums and counts per query, of shape (n_queries, ...), as means over the queries.
+    """Means over the queries, from sums and counts per query of shape (n_queries, ...).
 
     Parameters
     ----------
     weight : array of shape (n_queries,), or (n_resamples, n_queries)
-        Query weights; several rows give several means at once.
+        Query weights; each row gives its own means.
     average : {"query", "pair"}
-        Whether every query counts the same, or every pair.
+        Whether every query or every pair counts the same.
 
     Returns
     -------
-    array of the shape of one query's entry (behind n_resamples, where given), NaN where no query
-    has a pair
+    array of the shape of one query's entry (after n_resamples, if any), NaN where no query has a
+    pair
 
     Notes
     -----
     With "query", a query without a pair is left out of that entry's mean.
     """
-    shape = sums.shape[1:]
-    top, counted = sums.reshape(len(sums), -1), counts.reshape(len(counts), -1)
-    means = mean_of_totals(totals_over_queries(top, counted, weight, average))
-    return means.reshape(*weight.shape[:-1], *shape)
+    flat_sums, flat_counts = (table.reshape(len(table), -1) for table in (sums, counts))
+    means = mean_of_totals(totals_over_queries(flat_sums, flat_counts, weight, average))
+    return means.reshape(*weight.shape[:-1], *sums.shape[1:])
 
 
 def totals_over_queries(
@@ -121,40 +120,43 @@ def totals_over_queries(
     weight: Array,
     average: Average,
 ) -> Array:
-    """What the means over queries are quotients of: those of parts of the data add up.
+    """The numerators and denominators of means over queries; those of parts of the data add up.
 
-    Parameters are those of `mean_over_queries`, with entries in one axis.
+    Parameters are those of `mean_over_queries`, with all entries in one axis.
 
     Returns
     -------
     array of shape (..., 2, n_entries): numerators and denominators
     """
     if average == "query":
-        there = counts > 0
-        sums = np.divide(sums, counts, out=np.zeros_like(sums), where=there)
-        counts = there.astype(np.float64)
+        present = counts > 0
+        sums = np.divide(sums, counts, out=np.zeros_like(sums), where=present)
+        counts = present.astype(np.float64)
     return np.stack([weight @ sums, weight @ counts], axis=-2)
 
 
 def mean_shares(counts: Array, weight: Array, average: Average) -> Array:
-    """What one pair's label adds to the mean over queries, of the shape of `counts`.
+    """The coefficient of each query's sum in the mean over queries, of the shape of `counts`.
 
     The means of many sums over the same pairs are then ``(shares * sums).sum(axis=0)``.
     """
-    there = counts > 0
-    bottom = weight @ np.where(there, counts if average == "pair" else 1.0, 0.0)
-    each = bottom * (counts if average == "query" else np.ones_like(counts))
+    present = counts > 0
+    total = weight @ np.where(present, counts if average == "pair" else 1.0, 0.0)
+    divisor = total * counts if average == "query" else np.broadcast_to(total, counts.shape)
     shares = np.zeros_like(counts)
-    np.divide(weight[:, None], each, out=shares, where=there & (each > 0))
+    np.divide(weight[:, None], divisor, out=shares, where=present & (divisor > 0))
     return shares
 
 
 def mean_of_totals(totals: Array) -> Array:
-    """Numerators over denominators, NaN where no query has a pair."""
-    top, bottom = totals[..., 0, :], totals[..., 1, :]
-    means = np.full(top.shape, np.nan)
-    np.divide(top, bottom, out=means, where=bottom > 0)
-    return means
+    """Numerators divided by denominators, NaN where no query has a pair."""
+    return _ratio(totals[..., 0, :], totals[..., 1, :])
+
+
+def _ratio(numerator: Array, denominator: Array) -> Array:
+    ratio = np.full(numerator.shape, np.nan)
+    np.divide(numerator, denominator, out=ratio, where=denominator > 0)
+    return ratio
 
 
 def cell_means(
@@ -165,13 +167,13 @@ def cell_means(
     pairs: PairKind = "preference",
     soft: bool = False,
 ) -> Array:
-    r"""How often the first item is ranked above the other, in each cell (k, l).
+    r"""The share of pairs whose first item is ranked above the other, in each cell (k, l).
 
     .. math:: A_{kl} = \mathrm{mean}\{\hat l_{ij} : y_i > y_j,\ g_i = k,\ g_j = l\}
 
     Returns
     -------
-    array of shape (n_groups, n_groups), NaN where no pair lies
+    array of shape (n_groups, n_groups), NaN for a cell without a pair
 
     Notes
     -----
@@ -199,16 +201,14 @@ def cell_means(
 
 
 def query_auc(queries: Queries, scores: Array) -> Array:
-    """Per query, the share of preference pairs put in the right order; NaN without a pair.
+    """Per query, the share of correctly ordered preference pairs; NaN without a pair.
 
     All items count, with or without a group. For binary labels this is the area under the ROC
     curve; a tie counts one half.
     """
     sums = cell_sums(queries, scores).sum(axis=(1, 2))
     counts = cell_counts(queries).sum(axis=(1, 2))
-    values = np.full(len(sums), np.nan)
-    np.divide(sums, counts, out=values, where=counts > 0)
-    return values
+    return _ratio(sums, counts)
 
 
 def mean_auc(queries: Queries, scores: Array) -> float:
@@ -217,13 +217,13 @@ def mean_auc(queries: Queries, scores: Array) -> float:
 
 
 def _auc_totals(queries: Queries, scores: Array) -> Array:
-    sums, counts = cell_sums(queries, scores), cell_counts(queries)
-    top, bottom = (table.sum(axis=(1, 2))[:, None] for table in (sums, counts))
-    return totals_over_queries(top, bottom, queries.weight_of_query, "query")
+    tables = (cell_sums(queries, scores), cell_counts(queries))
+    sums, counts = (table.sum(axis=(1, 2))[:, None] for table in tables)
+    return totals_over_queries(sums, counts, queries.weight_of_query, "query")
 
 
 def total_weight(queries: Queries, table: ArrayLike) -> float:
-    """The weight of all preference pairs together, under a weight table."""
+    """The total weight of all preference pairs under a weight table."""
     return float(queries.total(partial(_weight_under, table)))
 
 

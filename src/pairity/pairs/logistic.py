@@ -18,14 +18,14 @@ from pairity.pairs.kernels import long_lists
 
 @dataclass(frozen=True, eq=False)
 class PairwiseLoss:
-    """The weighted pairwise logistic loss at given scores, and its derivatives in them.
+    """The weighted pairwise logistic loss of scores, and its derivatives in them.
 
     Attributes
     ----------
     loss : float
-        Summed over pairs; 0 where it was not asked for.
+        The sum over pairs, or 0 if `with_loss` was False.
     gradient, hessian : float64 arrays of shape (n_items,)
-        First derivative, and diagonal of the second, in the caller's row order.
+        The first derivative, and the diagonal of the second, in the caller's row order.
     """
 
     loss: float
@@ -42,12 +42,12 @@ def pairwise_logistic(
 
     Parameters
     ----------
-    scores : float64 array of shape (n_items,)
-        Finite, of any size.
     queries : Queries
         Its item weights are u, its query weights v.
+    scores : float64 array of shape (n_items,)
+        Finite, of any size.
     table : array of shape (n_groups, n_groups)
-        W; pairs with an item of unknown group have weight 1.
+        W. Pairs with an item of unknown group have the weight 1.
     with_loss : bool
         Whether to compute the loss itself; boosting needs only the derivatives.
     """
@@ -56,10 +56,10 @@ def pairwise_logistic(
 
 
 def subtract_margin(queries: Queries, scores: Array, margin: float) -> Array:
-    """Scores less a margin for each step of the label, by which pairs are to be won.
+    """Scores minus a margin for each step of the label.
 
-    The logistic loss of these is log(1 + exp(margin - d)) where d = s_i - s_j and the labels are
-    a step apart: with a wide margin, a smooth hinge.
+    The logistic loss of these scores is log(1 + exp(margin - d)), where d = s_i - s_j and the
+    labels are one step apart. With a wide margin it is a smooth hinge.
     """
     if margin == 0.0:
         return scores
@@ -68,7 +68,7 @@ def subtract_margin(queries: Queries, scores: Array, margin: float) -> Array:
 
 
 def _label_steps(queries: Queries) -> Array:
-    """How many labels of its query are below an item's own."""
+    """Per item, the number of distinct lower labels in its query."""
     steps = np.empty(queries.n_items)
     steps[queries.layout.order] = queries.layout.level
     return steps
@@ -135,10 +135,10 @@ def run_logistic(
 def _for_long_lists(
     queries: Queries, function: Callable[[int, slice, NDArray[np.int64]], None]
 ) -> None:
-    """Call a function for each list that the kernels pass over: query, sorted range, rows.
+    """Call ``function(query, sorted range, rows)`` for each list that is too long for the kernels.
 
-    `pairity.pairs.kernels.long_lists` takes a while to compile, so it is called, and compiled,
-    only here.
+    `pairity.pairs.kernels.long_lists` takes long to compile, and is only called (and compiled) for
+    such lists.
     """
     bounds = queries.layout.bounds
     for q in np.flatnonzero(np.diff(bounds) > kernels.LONGEST):
@@ -147,5 +147,5 @@ def _for_long_lists(
 
 
 def as_kernel_input(values: Array) -> Array:
-    """A float64 array that is contiguous and writeable: others would compile the kernels again."""
+    """The values as a contiguous, writeable float64 array; kernels are compiled for this type."""
     return np.require(values, np.float64, ["C", "W"])

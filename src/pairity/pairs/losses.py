@@ -1,21 +1,20 @@
-r"""Losses on preference pairs, all with the K × K table: what a ranker is asked to make small.
+r"""Losses on preference pairs, weighted by the K × K table, that a ranker minimises.
 
-A loss turns scores into derivatives, one number per item, which is all a booster or any other
-back end needs: ``gradient, hessian = loss.derivatives(scores, queries, table)``. Both are sums
-over preference pairs (i, j), y_i > y_j, of what the loss says about the pair, times
+A loss turns scores into derivatives, one number per item, which is all that a booster or another
+engine needs: ``gradient, hessian = loss.derivatives(queries, scores, table)``. Both are sums over
+preference pairs (i, j), y_i > y_j, of the derivatives of the pair's loss, times
 
 .. math:: w_{ij} = v_q\, u_i u_j\, W_{g_i g_j},
 
-the weights of the query and of the two items, and the table's entry for their groups (1 where a
-group is missing). Derivatives are linear in the table, whose entries may be zero or negative:
-twice the table gives twice the derivatives, and a zero drops a cell.
+the weights of the query and of the two items, and the table's entry for their groups (1 if a group
+is missing). Derivatives are linear in the table, whose entries may be zero or negative: twice the
+table gives twice the derivatives, and a zero drops a cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from pairity._utils.threads import run_blocks
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
+from pairity._utils.validation import require_count, require_number, show
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.kernels import hinge as hinge_kernels
@@ -31,14 +30,14 @@ from pairity.pairs.kernels import lambdarank as lambdarank_kernels
 from pairity.pairs.kernels import sampled as sampled_kernels
 from pairity.pairs.logistic import as_kernel_input, pairwise_logistic
 
-_MOST_GRADES = 31  # without gains: 2^label - 1 up to 2^30 - 1, as LightGBM has it
+_MOST_GRADES = 31  # without gains: 2^label - 1 up to 2^30 - 1, as in LightGBM
 
 
 class Loss(Protocol):
-    """What a back end asks of a loss.
+    """The interface of a loss.
 
-    A loss that is the value its gradient belongs to also has ``value(scores, queries, table)``; a
-    minimiser with a line search needs that, a booster does not.
+    A loss whose gradient is that of a function also has ``value(queries, scores, table)``, which a
+    minimiser with a line search needs and a booster does not.
     """
 
     def derivatives(
@@ -71,23 +70,18 @@ class Logistic:
     """
 
     def derivatives(
-        self,
-        queries: Queries,
-        scores: Array,
-        table: ArrayLike,
-        *,
-        iteration: int = 0,  # noqa: ARG002
+        self, queries: Queries, scores: Array, table: ArrayLike, *, iteration: int = 0
     ) -> tuple[Array, Array]:
         """Gradient and Hessian diagonal in the scores.
 
         Parameters
         ----------
+        queries : Queries
         scores : float64 array of shape (n_items,)
             Finite, of any size.
-        queries : Queries
         table : array of shape (n_groups, n_groups)
         iteration : int
-            Makes no difference here.
+            Ignored by this loss.
 
         Returns
         -------
@@ -110,19 +104,19 @@ class Hinge:
     Parameters
     ----------
     margin : float
-        m, above 0: how far the preferred item must be above the other for the pair to cost
-        nothing.
+        m, above 0: the difference of scores from which a pair costs nothing.
 
     Notes
     -----
     The gradient counts pairs: −1 for the preferred and +1 for the other item of each pair that is
-    not a margin apart, s_i − s_j < m, times its weight. A pair exactly a margin apart adds nothing.
+    less than a margin apart, s_i − s_j < m, times its weight. A pair exactly a margin apart adds
+    nothing.
 
-    The second derivative is zero wherever there is one, which no Newton step can divide by. In its
-    place `derivatives` returns, for each item, the weight of its violated pairs divided by m. A
+    The second derivative is zero wherever it exists, and a Newton step cannot divide by zero.
+    Instead, `derivatives` returns for each item the weight of its violated pairs divided by m. A
     Newton step is then at most one margin, whatever the scale of scores and margin.
 
-    Short lists compare all pairs; longer ones take O(n log n) by sorting.
+    Short lists compare all pairs; longer lists take O(n log n) by sorting.
 
     References
     ----------
@@ -144,15 +138,10 @@ class Hinge:
     margin: float = 1.0
 
     def __post_init__(self) -> None:
-        _require_positive(self.margin, "The margin of the hinge loss", "1.0")
+        require_number(self.margin, "margin", positive=True)
 
     def derivatives(
-        self,
-        queries: Queries,
-        scores: Array,
-        table: ArrayLike,
-        *,
-        iteration: int = 0,  # noqa: ARG002
+        self, queries: Queries, scores: Array, table: ArrayLike, *, iteration: int = 0
     ) -> tuple[Array, Array]:
         """Gradient, and the weight of each item's violated pairs divided by the margin.
 
@@ -173,19 +162,19 @@ def two_hinges(
     *,
     margin: float = 1.0,
 ) -> tuple[float, Array, Array]:
-    r"""Hinges on either side of every preference pair: the loss, its gradient, and a Hessian.
+    r"""Hinges on both sides of every preference pair: the loss, its gradient, and a Hessian.
 
     .. math:: L = \sum_{(i,j):\, y_i > y_j}
         w_{ij} \max(0,\, m - (s_i - s_j)) + \bar w_{ij} \max(0,\, m + (s_i - s_j))
 
     Parameters
     ----------
-    scores : float64 array of shape (n_items,)
     queries : Queries
+    scores : float64 array of shape (n_items,)
     table : array of shape (n_groups, n_groups)
-        Of w, as in all losses.
+        Weights w, as in all losses.
     mirrored : array of shape (n_groups, n_groups), optional
-        Of w̄, which asks for the other order; 0 where left out, and where a group is not known.
+        Weights w̄, which favour the opposite order; 0 by default, and where a group is unknown.
     margin : float, m
 
     Returns
@@ -195,12 +184,12 @@ def two_hinges(
     """
     layout = queries.layout
     padded = queries.pad(table)
-    other = np.zeros_like(padded) if mirrored is None else queries.pad(mirrored, fill=0.0)
+    opposite = np.zeros_like(padded) if mirrored is None else queries.pad(mirrored, fill=0.0)
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
     losses = np.empty(queries.n_queries)
     run_blocks(
         hinge_kernels.hinge, layout.bounds, layout, as_kernel_input(scores), hinge_kernels.SHORT,
-        padded, other, queries.weight_of_query, float(margin), gradient, hessian, losses,
+        padded, opposite, queries.weight_of_query, float(margin), gradient, hessian, losses,
     )  # fmt: skip
     return float(losses.sum()), gradient, hessian
 
@@ -210,28 +199,28 @@ class Sampled:
     r"""The logistic loss on pairs drawn at random, as in BPR.
 
     Each preferred item is compared with `n_pairs` lower items of its query, drawn uniformly and
-    with replacement; each stands for its share of the c_i lower items there are:
+    with replacement. Each draw represents its share of the c_i lower items:
 
     .. math::
         \frac{c_i}{n} \sum_{d=1}^{n} w_{i j_d} \log(1 + e^{-(s_i - s_{j_d})}),
         \qquad j_d \sim \mathrm{uniform}\{j : y_j < y_i\}
 
-    so that the expectation of gradient and Hessian are those of `Logistic`.
+    so that gradient and Hessian have the expectation of those of `Logistic`.
 
     Parameters
     ----------
     n_pairs : int
-        n, the number of draws for each preferred item. One with no more than that many lower
-        items is compared with each of them once, which is exact.
+        n, the number of draws for each preferred item. An item with at most n lower items is
+        compared with each of them once, which is exact.
     random_state : int
-        The seed, from 0 up.
+        The seed, 0 or greater.
 
     Notes
     -----
-    Draws follow from the seed, the iteration, the item's row and the number of the draw, and from
-    nothing else: calling again gives the same numbers, and so does any number of threads. Give a
-    new `iteration` for new pairs. The time is O(n_items · n_pairs); `Logistic` is near linear in
-    the length of a list as well, and without noise, so that draws are for those who want BPR.
+    Draws depend only on the seed, the iteration, the item's row and the number of the draw:
+    another call gives the same numbers, and so does any number of threads. Pass another
+    `iteration` for other pairs. The time is O(n_items · n_pairs). `Logistic` is also nearly linear
+    in the length of a list, and has no sampling noise; use draws to reproduce BPR.
 
     References
     ----------
@@ -254,15 +243,16 @@ class Sampled:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        _require_whole(self.n_pairs, "n_pairs", 1, "the number of draws for each preferred item")
-        _require_whole(self.random_state, "random_state", 0, "the seed of the draws")
+        require_count(self.n_pairs, "n_pairs")
+        if require_count(self.random_state, "random_state", least=0) >= 2**63:
+            raise InputError(f"random_state must be below 2^63 (got {show(self.random_state)}).")
 
     def derivatives(
         self, queries: Queries, scores: Array, table: ArrayLike, *, iteration: int = 0
     ) -> tuple[Array, Array]:
         """Gradient and Hessian diagonal on the pairs that this iteration draws.
 
-        Parameters and result are those of `Logistic.derivatives`, with `iteration` from 0 up.
+        Parameters and result are those of `Logistic.derivatives`; `iteration` is 0 or greater.
         """
         layout = queries.layout
         gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
@@ -274,13 +264,13 @@ class Sampled:
         return gradient, hessian
 
     def value(self, queries: Queries, scores: Array, table: ArrayLike) -> float:
-        """The loss on all pairs, which the draws estimate: that of `Logistic`."""
+        """The loss of `Logistic` on all pairs, which the draws estimate."""
         return Logistic().value(queries, scores, table)
 
 
 @dataclass(frozen=True)
 class LambdaRank:
-    r"""The logistic loss, each pair times what exchanging its items would change in NDCG.
+    r"""The logistic loss, each pair times the change in NDCG if its items were exchanged.
 
     With the ranks r (from 0) that the scores give the items of a query, gains G and discounts
     d(r) = 1 / log2(2 + r), a preference pair (i, j) with min(r_i, r_j) < k has
@@ -297,30 +287,30 @@ class LambdaRank:
     Parameters
     ----------
     k : int
-        How far down NDCG is looked at; a pair counts if one of its items is among the first k.
+        The cutoff of NDCG; a pair counts if one of its items is among the first k.
         LightGBM's ``lambdarank_truncation_level``.
     sigma : float
         σ, the steepness of the logistic loss, above 0. LightGBM's ``sigmoid``.
     normalise : bool
-        Whether to divide by the distance of the scores (where not all scores of the query are
-        equal) and to multiply by log2(1 + S) / S. LightGBM's ``lambdarank_norm``.
+        Whether to divide by the distance of the scores (unless all scores of the query are equal)
+        and to multiply by log2(1 + S) / S. LightGBM's ``lambdarank_norm``.
     gains : sequence of float, optional
-        The gain of each label 0, 1, 2, ..., not negative and not falling; 2^label − 1 where left
-        out. LightGBM's ``label_gain``.
+        The gain of each label 0, 1, 2, ..., not negative and not falling; 2^label − 1 by default.
+        LightGBM's ``label_gain``.
 
     Notes
     -----
-    With W = 1, no weights and no ties these are LightGBM's own numbers (up to its rounding to
-    float32 and its table of the logistic function). S is summed *without* the table and the
-    weights: it is a matter of the list, W = 1 or not, and so the derivatives stay linear in W.
+    With W = 1, no weights and no ties these are LightGBM's numbers (up to its rounding to float32
+    and its table of the logistic function). S is summed *without* the table and the weights, so
+    that it depends only on the list and the derivatives stay linear in W.
 
     Where scores tie, |d(r_i) − d(r_j)|, 0 unless min(r_i, r_j) < k, is its exact expectation over
-    all orders of the tied items, so that the order of rows makes no difference, not even before
-    the first tree, when all scores tie. (LightGBM ranks tied items in the order of their rows.) An
-    item of weight 0 still takes up its rank.
+    all orders of the tied items. The order of rows therefore makes no difference, even before the
+    first tree, when all scores tie. (LightGBM ranks tied items in the order of their rows.) An
+    item of weight 0 still occupies its rank.
 
-    There is no ``value``: ranks change with the scores, and the gradient is that of no function of
-    them. To follow the training, measure NDCG.
+    There is no ``value``, because ranks change with the scores and the gradient is not that of a
+    function of them. Measure NDCG to monitor the training.
 
     XGBoost's ``rank:ndcg`` doubles the Hessian, which `pairity.rankers.xgboost` does too.
 
@@ -348,23 +338,18 @@ class LambdaRank:
     gains: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        _require_whole(self.k, "k", 1, "how many of the first ranks count")
-        _require_positive(self.sigma, "sigma, the steepness of LambdaRank,", "1.0")
+        require_count(self.k, "k")
+        require_number(self.sigma, "sigma", positive=True)
         if self.gains is not None:
             object.__setattr__(self, "gains", _as_gains(self.gains))
 
     def derivatives(
-        self,
-        queries: Queries,
-        scores: Array,
-        table: ArrayLike,
-        *,
-        iteration: int = 0,  # noqa: ARG002
+        self, queries: Queries, scores: Array, table: ArrayLike, *, iteration: int = 0
     ) -> tuple[Array, Array]:
-        """Gradient and Hessian diagonal, as the class has them.
+        """Gradient and Hessian diagonal, as the class defines them.
 
-        Parameters and result are those of `Logistic.derivatives`. Labels must be whole numbers
-        from 0 up that have a gain.
+        Parameters and result are those of `Logistic.derivatives`. Labels must be whole numbers, 0
+        or greater, that have a gain.
         """
         gains = self._gains_for(queries)
         layout = queries.layout
@@ -379,24 +364,24 @@ class LambdaRank:
 
     def _gains_for(self, queries: Queries) -> Array:
         labels = queries.y
-        strange = (labels < 0) | (labels != np.floor(labels))
-        if strange.any():
-            row = int(np.argmax(strange))
+        not_grades = (labels < 0) | (labels != np.floor(labels))
+        if not_grades.any():
+            row = int(np.argmax(not_grades))
             raise InputError(
-                f"y is {labels[row]:g} in row {row}, but LambdaRank looks up a gain for each label "
-                '0, 1, 2, ... Use loss="logistic", which compares labels only, or map the labels '
-                "to grades from 0 up."
+                f"y is {labels[row]:g} in row {row}, but LambdaRank needs a gain for each label, "
+                'and labels 0, 1, 2, ... Use loss="logistic", which only compares labels, or map '
+                "the labels to grades, 0 or greater."
             )
         known = _MOST_GRADES if self.gains is None else len(self.gains)
         if labels.max() >= known:
             reason = (
-                f"2^label - 1 serves for labels up to {_MOST_GRADES - 1}"
+                f"2^label - 1 is supported for labels up to {_MOST_GRADES - 1}"
                 if self.gains is None
                 else f"gains has {known} entries, for labels up to {known - 1}"
             )
             raise InputError(
-                f"y goes up to {labels.max():g}, but {reason}. Give LambdaRank gains for all "
-                'labels, map them to fewer grades, or use loss="logistic".'
+                f"y has labels up to {labels.max():g}, but {reason}. Pass gains for all labels, "
+                'map the labels to fewer grades, or use loss="logistic".'
             )
         if self.gains is None:
             return np.exp2(np.arange(known, dtype=np.float64)) - 1.0
@@ -412,7 +397,7 @@ LOSSES: dict[str, type] = {
 
 
 def as_loss(loss: Any) -> Loss:
-    """A loss from its name, or as it is.
+    """The loss with this name, or the loss itself.
 
     Examples
     --------
@@ -423,36 +408,24 @@ def as_loss(loss: Any) -> Loss:
     choice = f"{', '.join(map(repr, LOSSES))}, or a loss object such as Hinge(margin=2.0)"
     if isinstance(loss, str):
         if loss in LOSSES:
-            made: Loss = LOSSES[loss]()
-            return made
+            named: Loss = LOSSES[loss]()
+            return named
         raise InputError(f"There is no loss named {loss!r}. Choose {choice}.")
     if isinstance(loss, type) or not hasattr(loss, "derivatives"):
         raise InputError(f"{loss!r} is not a loss. Pass {choice}.")
     return loss  # type: ignore[no-any-return]
 
 
-def _require_positive(value: Any, what: str, example: str) -> None:
-    number = np.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
-    if not 0.0 < number < np.inf:
-        raise InputError(f"{what} is {show(value)}. Give a number above 0, such as {example}.")
-
-
-def _require_whole(value: Any, name: str, least: int, what: str) -> None:
-    number = -1 if isinstance(value, bool) or not isinstance(value, Integral) else int(value)
-    if not least <= number < 2**63:
-        raise InputError(f"{name} is {show(value)}. Give {what} as a whole number from {least} up.")
-
-
 def _as_gains(values: Any) -> tuple[float, ...]:
     try:
         gains = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"gains is {show(values)}. Give one number per label.") from error
+        raise InputError(f"gains is {show(values)}. Pass one number per label.") from error
     if gains.ndim != 1 or len(gains) == 0:
-        raise InputError(f"gains has the shape {gains.shape}. Give one number per label.")
+        raise InputError(f"gains has the shape {gains.shape}. Pass one number per label.")
     if not np.isfinite(gains).all() or gains[0] < 0 or (np.diff(gains) < 0).any():
         raise InputError(
-            f"gains is {show(gains.tolist())}. Gains are finite, from 0 up, and do not fall from "
-            "one label to the next: give those of the labels 0, 1, 2, ... in this order."
+            f"gains is {show(gains.tolist())}, but gains must be finite, 0 or greater, and must "
+            "not fall from one label to the next. Pass those of the labels 0, 1, 2, ... in order."
         )
     return tuple(gains.tolist())
