@@ -25,14 +25,18 @@ from pairity._utils.validation import show
 from pairity.data.features import as_features, as_raw_features, require_finite
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries, require_features, require_preferences
-from pairity.data.sources import is_dask, open_queries, queries_type
+from pairity.data.sources import is_dask, is_queries, open_queries, queries_type
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.cells import mean_auc
 from pairity.pairs.losses import LOSSES
 
 
-def remember_queries(estimator: Any, queries: Any) -> None:
-    """Set ``n_features_in_`` and, for named columns, ``feature_names_in_``."""
+def remember_queries(estimator: Any, queries: Any, ready: bool = True) -> None:
+    """Set ``n_features_in_`` and, for named columns, ``feature_names_in_``.
+
+    `ready` says that the caller passed queries, whose matrix of features carries no names.
+    """
+    estimator._fitted_on_queries = ready
     estimator.n_features_in_ = queries.n_features
     vars(estimator).pop("feature_names_in_", None)
     if queries.feature_names is not None:
@@ -72,7 +76,7 @@ def read_features(estimator: Any, X: Any, *, raw: bool = False) -> Any:
         return X
     try:
         with warnings.catch_warnings():
-            if getattr(estimator, "_fitted_on_queries", False):  # the matrix in them has no names
+            if getattr(estimator, "_fitted_on_queries", False):
                 warnings.filterwarnings("ignore", "X does not have valid feature names")
             validate_data(estimator, X, reset=False, skip_check_array=True)
     except (TypeError, ValueError) as error:
@@ -257,9 +261,10 @@ class PairRanker(RankingEstimator):
         with open_queries(columns, raw=self.raw_features) as queries:
             require_features(queries)
             require_streams(self, queries.X)
-            remember_queries(self, queries)
             weights = np.ones((queries.n_groups, queries.n_groups))
-            return self.fit_pairs(queries, weights, **fit_params)
+            self.fit_pairs(queries, weights, **fit_params)
+            remember_queries(self, queries, is_queries(X))
+        return self
 
     def predict(self, X: Any) -> Array:
         """Return scores of shape (n_items,) in the order of the rows; lazy for Dask collections."""

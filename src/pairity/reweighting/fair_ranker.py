@@ -204,8 +204,7 @@ class FairRanker(RankingEstimator):
             progress.advance(current.number + 1, note)
 
         with setup.open() as queries:
-            remember_queries(self, queries)
-            self._fitted_on_queries = is_queries(X)
+            remember_queries(self, queries, is_queries(X))
             problem = setup.problem(queries, queries.split)
             digest = queries.digest()
             store = setup.checkpoint(problem, digest)
