@@ -58,7 +58,7 @@ def test_text_fits_120_columns(groups):
     queries, scores = random_queries(17, n_queries=400, groups=groups)
     text = str(audit(queries, scores, name="a linear ranker"))
     assert max(map(len, text.splitlines())) <= 120
-    assert "*" not in text  # nothing is small, so there is no note either
+    assert "*" not in text  # nothing is small
     assert not any(line != line.rstrip() for line in text.splitlines())
 
 
@@ -86,7 +86,7 @@ def test_text_shows_hostile_names_as_text(hostile, shown):
     assert result.estimate("exposure", group=hostile).n_items == 2
 
 
-def test_text_tells_long_names_apart():
+def test_text_distinguishes_long_names():
     names = ["the same long beginning, then a", "the same long beginning, then b"]
     result = audit([1, 0], [1, 2], qid=[1, 1], sensitive_features=names)
     assert "the same long b… (1)" in str(result)
@@ -94,7 +94,7 @@ def test_text_tells_long_names_apart():
 
 
 def test_text_shows_the_first_of_many_groups():
-    y, groups = np.tile([1, 0], 20), [f"g{at:02d}" for at in range(40)]
+    y, groups = np.tile([1, 0], 20), [f"g{k:02d}" for k in range(40)]
     text = str(audit(y, np.arange(40), qid=[1] * 40, sensitive_features=groups))
     assert "g07 (1), 32 more groups (32)" in text
     assert "g09 " not in text[text.index("by group  ") :]
@@ -109,15 +109,15 @@ def test_shorten_counts_columns():
 
 def test_dict_and_json_have_everything():
     result = golden(name="three lists")
-    made = result.to_dict()
-    assert json.loads(result.to_json(), parse_constant=pytest.fail) == made
-    assert made["groups"] == ["f", "m"]
-    assert made["n_pairs"] == 10
-    assert (made["k"], made["confidence"], made["name"]) == ([2], 0.95, "three lists")
-    assert len(made["estimates"]) == len(result.estimates)
-    assert made["estimates"][0]["measure"] == "auc"
-    assert made["estimates"][0]["group"] is None
-    assert made["estimates"][0]["small"] is True
+    plain = result.to_dict()
+    assert json.loads(result.to_json(), parse_constant=pytest.fail) == plain
+    assert plain["groups"] == ["f", "m"]
+    assert plain["n_pairs"] == 10
+    assert (plain["k"], plain["confidence"], plain["name"]) == ([2], 0.95, "three lists")
+    assert len(plain["estimates"]) == len(result.estimates)
+    assert plain["estimates"][0]["measure"] == "auc"
+    assert plain["estimates"][0]["group"] is None
+    assert plain["estimates"][0]["small"] is True
     empty = golden(n_resamples=0).to_dict()["estimates"][0]
     assert (empty["low"], empty["high"]) == (None, None)
 

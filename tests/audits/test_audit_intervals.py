@@ -37,14 +37,14 @@ def test_intervals_equal_a_bootstrap_of_rebuilt_queries(monkeypatch, groups):
     assert (times.sum(axis=1) == 12).all()
     options = {"constraints": constraints, "n_resamples": 0}
     slow = [rebuild(queries, scores, draw, **options) for draw in times]
-    expected = np.percentile([each.auc for each in slow], [10, 90])
+    expected = np.percentile([result.auc for result in slow], [10, 90])
     assert [fast.estimate("auc").low, fast.estimate("auc").high] == approx(expected)
     for name in fast.violation:
         worst = fast.estimate("violation", constraint=name)
-        values = [each.violation[name] for each in slow]
+        values = [result.violation[name] for result in slow]
         assert [worst.low, worst.high] == approx(np.nanpercentile(values, [10, 90])), name
     cell = fast.estimate("preferred_above", group="f", other="m")
-    values = [each.table()[0, 1] for each in slow]
+    values = [result.table()[0, 1] for result in slow]
     assert [cell.low, cell.high] == approx(np.nanpercentile(values, [10, 90]))
 
 
@@ -77,7 +77,7 @@ def test_intervals_respect_query_weights(monkeypatch):
     assert (drawn[0] % weight == 0).all()
     for key, estimate in fast._index.items():
         if key[0] in ("auc", "awrf", "violation", "exposure"):
-            values = [each._index[key].value for each in slow]
+            values = [result._index[key].value for result in slow]
             assert [estimate.low, estimate.high] == approx(np.nanpercentile(values, [10, 90])), key
 
 
@@ -86,8 +86,8 @@ def test_intervals_are_seeded_and_in_order():
     one = audit(queries, scores, random_state=7)
     assert one.to_json() == audit(queries, scores, random_state=7).to_json()
     assert one.to_json() != audit(queries, scores, random_state=8).to_json()
-    given = audit(queries, scores, random_state=np.random.RandomState(7))
-    assert given.to_json() == one.to_json()
+    instance = audit(queries, scores, random_state=np.random.RandomState(7))
+    assert instance.to_json() == one.to_json()
     for estimate in one.estimates:
         assert estimate.low <= estimate.high
         assert estimate.measure == "violation" or estimate.low <= estimate.value <= estimate.high
@@ -102,10 +102,10 @@ def test_wider_confidence_is_a_wider_interval():
 @pytest.mark.parametrize("entries", [1, 30 * 7, 30 * 64])
 def test_blocks_of_resampling_do_not_matter(monkeypatch, entries):
     queries, scores = random_queries(12, groups=("a", "b", "c"))
-    whole = audit(queries, scores, n_resamples=100)
+    at_once = audit(queries, scores, n_resamples=100)
     monkeypatch.setattr(estimates, "_BLOCK_ENTRIES", entries)
     blocks = audit(queries, scores, n_resamples=100)
-    for one, other in zip(whole.estimates, blocks.estimates, strict=True):
+    for one, other in zip(at_once.estimates, blocks.estimates, strict=True):
         assert [one.low, one.high] == approx([other.low, other.high], nan_ok=True)
 
 

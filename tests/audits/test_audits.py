@@ -104,7 +104,7 @@ def test_golden_violations_by_pair():
     }
 
 
-def test_golden_gaps_and_what_they_rest_on():
+def test_golden_gaps_and_their_counts():
     result = golden()
     expected = {  # value, queries, items and pairs of the weaker end
         "statistical": (-1 / 6, 2, 9, 10),
@@ -227,8 +227,8 @@ def test_measures_are_means_of_the_metrics():
     weight = queries.query_weight
 
     def mean(values):
-        there = ~np.isnan(values)
-        return np.average(values[there], weights=weight[there])
+        defined = ~np.isnan(values)
+        return np.average(values[defined], weights=weight[defined])
 
     result = audit(queries, scores, k=3, n_resamples=0)
     assert result.awrf == approx(mean(metrics.awrf(queries, scores)))
@@ -293,11 +293,11 @@ def test_a_whole_query_weight_is_repeating_and_zero_is_dropping():
     repeated = rebuild(queries, scores, times, n_resamples=0)
     assert weighted.violation == approx(repeated.violation)
     assert weighted.auc == approx(repeated.auc)
-    kept = times[queries.query] > 0
+    positive = times[queries.query] > 0
     dropped = audit(
-        queries.y[kept], scores[kept], qid=queries["qid"][kept],
-        sensitive_features=queries["sensitive_features"][kept],
-        query_weight=times[queries.query][kept],
+        queries.y[positive], scores[positive], qid=queries["qid"][positive],
+        sensitive_features=queries["sensitive_features"][positive],
+        query_weight=times[queries.query][positive],
     )  # fmt: skip
     assert weighted.to_json() == dropped.to_json()
     assert weighted.n_queries == 4
@@ -315,7 +315,7 @@ def test_pairs_are_counted_whatever_their_weight():
     assert some.table(what="n_pairs").tolist() == without.table(what="n_pairs").tolist()
 
 
-# --- the constraints that are asked for ----------------------------------------------------------
+# --- constraints ---------------------------------------------------------------------------------
 
 
 def top_of_group(queries, scores):
@@ -332,19 +332,19 @@ def test_a_function_is_a_constraint_without_an_interval():
     assert gap.value == approx(0.0)
 
 
-def test_your_own_constraint_may_compare_across_and_within():
+def test_a_user_defined_constraint_may_compare_across_and_within():
     class Everything(Constraint):
         def delta(self, queries, scores):
             return np.array([[0.1, 0.2], [0.5, 0.7]]) * (len(scores) == queries.n_items)
 
     result = golden(constraints=[Everything()])
     assert result.violation == {"Everything": approx(0.7 - 0.1)}
-    at = {"group": "f", "other": "m", "constraint": "Everything"}
-    assert result.estimate("gap", **at).value == approx(0.2 - 0.5)
-    assert result.estimate("gap_within", **at).value == approx(0.1 - 0.7)
+    groups = {"group": "f", "other": "m", "constraint": "Everything"}
+    assert result.estimate("gap", **groups).value == approx(0.2 - 0.5)
+    assert result.estimate("gap_within", **groups).value == approx(0.1 - 0.7)
 
 
-def test_constraints_of_one_name_are_told_apart():
+def test_constraints_with_one_name_are_listed_by_repr():
     result = golden(constraints=["inter", InterGroup(average="pair"), "intra"])
     assert result.violation == {
         "InterGroup()": approx(1 / 4),
@@ -386,8 +386,8 @@ def ranks(scores):
 
 @slowly
 @given(auditable())
-def test_increasing_maps_change_nothing(made):
-    queries, scores = made
+def test_increasing_maps_change_nothing(case):
+    queries, scores = case
     plain = audit(queries, scores, n_resamples=5)
     assert plain.to_json() == audit(queries, 3.0 * ranks(scores) - 7.0, n_resamples=5).to_json()
     assert plain.to_json() == audit(queries, np.exp2(ranks(scores)), n_resamples=5).to_json()
@@ -395,8 +395,8 @@ def test_increasing_maps_change_nothing(made):
 
 @slowly
 @given(auditable(), st.randoms(use_true_random=False))
-def test_negated_scores_turn_the_tables_round(made, random):
-    queries, _ = made
+def test_negated_scores_reverse_the_tables(case, random):
+    queries, _ = case
     scores = np.array(random.sample(range(queries.n_items), queries.n_items), dtype=float)
     up, down = (audit(queries, s, n_resamples=0) for s in (scores, -scores))
     assert down.auc == approx(1 - up.auc)
@@ -407,16 +407,16 @@ def test_negated_scores_turn_the_tables_round(made, random):
 
 @slowly
 @given(auditable())
-def test_r_kl_and_r_lk_add_up_to_one(made):
-    queries, scores = made
+def test_r_kl_and_r_lk_add_up_to_one(case):
+    queries, scores = case
     above = audit(queries, scores, n_resamples=0).table("above")
     assert above + above.T == approx(np.where(np.isnan(above), NAN, 1.0), nan_ok=True)
 
 
 @slowly
 @given(auditable(), st.randoms(use_true_random=False))
-def test_order_of_rows_does_not_matter(made, random):
-    queries, scores = made
+def test_order_of_rows_does_not_matter(case, random):
+    queries, scores = case
     order = random.sample(range(queries.n_items), queries.n_items)
     columns = {key: value[order] for key, value in queries.items()}
     shuffled = Queries.from_arrays(**columns)
@@ -425,9 +425,9 @@ def test_order_of_rows_does_not_matter(made, random):
 
 @slowly
 @given(auditable(), st.randoms(use_true_random=False))
-def test_renamed_groups_permute(made, random):
-    queries, scores = made
-    new = random.sample([f"group {at}" for at in range(queries.n_groups)], queries.n_groups)
+def test_renamed_groups_permute(case, random):
+    queries, scores = case
+    new = random.sample([f"group {k}" for k in range(queries.n_groups)], queries.n_groups)
     names = np.array([*new, None], dtype=object)[queries.group]
     renamed = audit(
         Queries.from_arrays(**{**queries, "sensitive_features": names}), scores, n_resamples=0
@@ -446,8 +446,8 @@ def test_renamed_groups_permute(made, random):
 
 @slowly
 @given(auditable(weights=False), st.integers(1, 5), st.integers(0, 2**32 - 1))
-def test_items_without_a_group_are_counted_but_compared_with_nobody(made, n_more, seed):
-    queries, scores = made
+def test_items_without_a_group_are_counted_but_not_compared(case, n_more, seed):
+    queries, scores = case
     rng = np.random.default_rng(seed)
     more = {
         "y": rng.integers(0, 3, n_more),
@@ -469,8 +469,8 @@ def test_items_without_a_group_are_counted_but_compared_with_nobody(made, n_more
 
 @slowly
 @given(auditable())
-def test_every_estimate_is_plain_and_in_its_range(made):
-    result = audit(*made, n_resamples=5)
+def test_every_estimate_is_plain_and_in_its_range(case):
+    result = audit(*case, n_resamples=5)
     for estimate in result.estimates:
         assert type(estimate.value) is type(estimate.low) is type(estimate.high) is float
         assert type(estimate.n_queries) is type(estimate.n_items) is int
@@ -489,7 +489,7 @@ def test_every_estimate_is_plain_and_in_its_range(made):
 def test_groups_absent_from_queries(n_groups):
     rng = np.random.default_rng(n_groups)
     qid = np.r_[np.repeat(np.arange(8), 3), 8, 9]  # the last two have one item
-    names = np.array([f"group {at}" for at in range(n_groups)])
+    names = np.array([f"group {k}" for k in range(n_groups)])
     groups = names[rng.integers(0, n_groups, len(qid))]
     groups[:n_groups] = names
     y, scores = np.tile([1, 0], 13), rng.normal(size=len(qid))
@@ -525,8 +525,8 @@ def test_labels_may_be_negative_or_large():
 def test_gain_auto_is_exponential_for_grades_only():
     queries, scores = random_queries(16)
     real = Queries.from_arrays(**{**queries, "y": queries.y / 2})
-    for made, gain in ((queries, "exponential"), (real, "linear")):
-        auto, named = (audit(made, scores, gain=g, n_resamples=0).ndcg for g in ("auto", gain))
+    for labelled, gain in ((queries, "exponential"), (real, "linear")):
+        auto, named = (audit(labelled, scores, gain=g, n_resamples=0).ndcg for g in ("auto", gain))
         assert auto == named
 
 
@@ -568,9 +568,9 @@ BAD = {
 
 @pytest.mark.parametrize(("changed", "message"), BAD.values(), ids=BAD)
 def test_bad_input(changed, message):
-    given = {"y": Y, "scores": SCORES, "qid": QID, "sensitive_features": GROUP, **changed}
+    arguments = {"y": Y, "scores": SCORES, "qid": QID, "sensitive_features": GROUP, **changed}
     with pytest.raises(InputError, match=message):
-        audit(**given)
+        audit(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -593,7 +593,7 @@ def test_functions_need_different_names():
 
 
 @pytest.mark.parametrize("key", ["qid", "sensitive_features", "sample_weight", "query_weight"])
-def test_queries_and_a_column_is_one_too_many(key):
+def test_queries_and_a_column_are_refused(key):
     queries, scores = random_queries(18)
     with pytest.raises(InputError, match=f"y is Queries.*{key}.*Leave it out"):
         audit(queries, scores, **{key: scores})

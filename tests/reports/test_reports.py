@@ -297,7 +297,7 @@ def no_bokeh(monkeypatch):
             raise ImportError(name)
         return real(name, *rest)
 
-    monkeypatch.setattr("pairity.reports.charts.import_module", without)
+    monkeypatch.setattr("pairity._utils.extras.import_module", without)
 
 
 def test_without_bokeh_the_error_says_what_to_install(no_bokeh):

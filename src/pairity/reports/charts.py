@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import partial
 from math import isfinite, isnan
 from pathlib import Path
 from typing import Any
 
+from pairity._utils.extras import import_extra
 from pairity._utils.text import shorten
 from pairity.audits.estimates import Estimate
-from pairity.exceptions import MissingExtraError
 from pairity.reports.evidence import Candidate, Evidence
 from pairity.reports.prose import with_interval
 
@@ -29,26 +29,19 @@ _BARS, _GREY = "#5b7fae", "#888888"
 _HEIGHTS = {"frontier": 380, "positions": 300, "histogram": 260, "rounds": 280}
 
 
-def import_extra(module: str) -> Any:
-    """A module of the extra `report`."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise MissingExtraError(
-            'A report requires Bokeh. Install it with: pip install "pairity[report]"'
-        ) from error
+import_report = partial(import_extra, user="A report", extra="report")
 
 
 def library() -> str:
     """Bokeh's script, from the installed package."""
-    bokeh = import_extra("bokeh")
+    bokeh = import_report("bokeh")
     path = Path(bokeh.__file__).parent / "server" / "static" / "js" / "bokeh.min.js"
     return path.read_text(encoding="utf-8")
 
 
 def draw(evidence: Evidence) -> dict[str, Any]:
     """The charts for which there are data, as Bokeh's JSON."""
-    json_item = import_extra("bokeh.embed").json_item
+    json_item = import_report("bokeh.embed").json_item
     charts = {"frontier": _frontier(evidence)}
     if any(candidate.positions for candidate in evidence.candidates):
         charts["positions"] = _positions(evidence)
@@ -102,7 +95,7 @@ def method_styles(evidence: Evidence) -> dict[str, tuple[str, str]]:
 
 
 def _frontier(evidence: Evidence) -> Any:
-    models = import_extra("bokeh.models")
+    models = import_report("bokeh.models")
     rows = _frontier_rows(evidence)
     source = models.ColumnDataSource(
         {key: [row[key] for row in rows] for key in rows[0]}, name="frontier"
@@ -204,7 +197,7 @@ def _rounds(evidence: Evidence) -> Any:
 
 
 def _figure(name: str, x: str, y: str, tools: Any = "") -> Any:
-    figure = import_extra("bokeh.plotting").figure(
+    figure = import_report("bokeh.plotting").figure(
         name=name, height=_HEIGHTS[name], sizing_mode="stretch_width", toolbar_location=None,
         tools=tools, x_axis_label=x, y_axis_label=y, output_backend="svg", min_border_right=12,
     )  # fmt: skip
@@ -222,7 +215,7 @@ def _figure(name: str, x: str, y: str, tools: Any = "") -> Any:
 def _source(evidence: Evidence, name: str) -> Any:
     """A named source with the data of the candidate that is selected first."""
     data = columns(evidence, evidence.candidates[evidence.after])[name]
-    return import_extra("bokeh.models").ColumnDataSource(data, name=name)
+    return import_report("bokeh.models").ColumnDataSource(data, name=name)
 
 
 def _marked_line(
@@ -236,7 +229,7 @@ def _marked_line(
 
 
 def _vertical(location: float, **style: Any) -> Any:
-    models = import_extra("bokeh.models")
+    models = import_report("bokeh.models")
     return models.Span(location=location, dimension="height", line_color=_GREY, **style)
 
 

@@ -29,8 +29,8 @@ SECTIONS = {
 @cache
 def _template() -> Any:
     """The template; its expressions pass `_utils.html.escape` unless they are marked as safe."""
-    jinja2 = charts.import_extra("jinja2")
-    markup = charts.import_extra("markupsafe").Markup
+    jinja2 = charts.import_report("jinja2")
+    markup = charts.import_report("markupsafe").Markup
 
     def finalize(value: Any) -> Any:
         return value if hasattr(value, "__html__") else markup(escape(value))

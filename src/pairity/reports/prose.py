@@ -63,6 +63,8 @@ def disparity(evidence: Evidence) -> str:
     """The disparity that the report is about."""
     known = CATALOGUE.get(evidence.constraint)
     what = known.description if known else f"the constraint {quote(evidence.constraint)}"
+    if "," in what:
+        what += ","  # which closes its clause
     groups = compared_groups(evidence)
     if len(evidence.groups) == 2:
         return f"disparity between {groups} in {what}"
