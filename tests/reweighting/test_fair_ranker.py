@@ -625,6 +625,7 @@ def test_queries_and_group_sizes_give_the_same_fit_as_columns():
     ):
         np.testing.assert_array_equal(model.lambda_, columns.lambda_)
         np.testing.assert_array_equal(model.predict(TWO["X"]), columns.predict(TWO["X"]))
+    assert model.score(queries) == columns.score(TWO["X"], TWO["y"], group=sizes)
     points = [model.path(queries, values=[0.5])[0], columns.path(**TWO, values=[0.5])[0]]
     assert points[0].violation == points[1].violation
     with pytest.raises(InputError, match="X is Queries, which contains labels"):

@@ -170,7 +170,8 @@ def test_requests(routing):
         "sample_weight",
         "query_weight",
     }
-    assert request.score.requests == {"qid": True, "sample_weight": None, "query_weight": None}
+    weights = dict.fromkeys(("group", "sample_weight", "query_weight"))
+    assert request.score.requests == {"qid": True, **weights}
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])

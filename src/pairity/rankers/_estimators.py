@@ -171,15 +171,20 @@ class RankingEstimator(BaseEstimator):  # type: ignore[misc]
         """Return scores of shape (n_items,), in the order of the rows."""
 
     def score(
-        self, X: Any, y: Any, *, qid: Any, sample_weight: Any = None, query_weight: Any = None
-    ) -> float:
-        """Return the AUC per query, averaged over queries; weights as in `fit`."""
+        self, X: Any, y: Any = None, *, qid: Any = None, group: Any = None,
+        sample_weight: Any = None, query_weight: Any = None,
+    ) -> float:  # fmt: skip
+        """Return the AUC per query, averaged over queries; the arguments are those of `fit`."""
         scores = self.predict(X)
-        queries = Queries.from_arrays(
-            X, y, qid=qid, sample_weight=sample_weight, query_weight=query_weight, raw=True
-        )
-        require_preferences(queries)
-        return mean_auc(queries, scores)
+        columns = {
+            "X": X, "y": y, "qid": qid, "group": group, "sample_weight": sample_weight,
+            "query_weight": query_weight,
+        }  # fmt: skip
+        if queries_type(columns).distributed:
+            raise InputError("score needs data in memory. Use pairity.audit on Dask collections.")
+        with open_queries(columns, raw=True) as queries:
+            require_preferences(queries)
+            return mean_auc(queries, scores)
 
     @abstractmethod
     def to_files(self) -> Stored:

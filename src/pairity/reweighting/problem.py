@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -83,7 +83,7 @@ class Problem:
         return make_weigher(self.constraint, self.queries, shape, self.enumeration, self.weighting)
 
     def train(self, lambda_: Array, previous: Any, label: str) -> Trained:
-        """H = H(data, W): train a new ranker with the weights of λ, and measure it.
+        """Train a new ranker with the weights of λ, h = H(data, W), and measure it.
 
         Parameters
         ----------
@@ -91,27 +91,33 @@ class Problem:
         label : str
             Where this training belongs, for the message of a failure, such as "in round 3".
         """
-        start = time.perf_counter()
-        ranker: Any = clone(self.ranker, safe=False)
-        with _naming_failures(ranker, label, lambda_):
+
+        def fit(ranker: Any) -> Array:
             table = self.weigher.table(lambda_)
             ranker.fit_pairs(self.queries, table, previous=previous, **self.fit_params)
-            scores = self.scores(ranker)
-        return Trained(ranker, lambda_, *self.measure(scores), time.perf_counter() - start)
+            return lambda_
+
+        return self._train(fit, lambda_, label)
 
     def train_following(self, lambda_: Array, label: str) -> Trained:
         """As `train`, in one run during which λ moves, beginning at `lambda_`."""
+
+        def fit(ranker: Any) -> Array:
+            table, scale = self.weigher.table, self.weigher.scale
+            ascent = DualAscent(self.constraint, self.target, table, lambda_, scale)
+            measured_on = self.measured_on
+            ranker.fit_following(self.queries, ascent, measured_on=measured_on, **self.fit_params)
+            return ascent.lambda_
+
+        return self._train(fit, lambda_, label)
+
+    def _train(self, fit: Callable[[Any], Array], lambda_: Array, label: str) -> Trained:
         start = time.perf_counter()
-        ranker: Any = clone(self.ranker, safe=False)
-        weigher = self.weigher
-        ascent = DualAscent(self.constraint, self.target, weigher.table, lambda_, weigher.scale)
+        ranker = clone(self.ranker, safe=False)
         with _naming_failures(ranker, label, lambda_):
-            ranker.fit_following(
-                self.queries, ascent, measured_on=self.measured_on, **self.fit_params
-            )
+            final = fit(ranker)
             scores = self.scores(ranker)
-        seconds = time.perf_counter() - start
-        return Trained(ranker, ascent.lambda_, *self.measure(scores), seconds)
+        return Trained(ranker, final, *self.measure(scores), time.perf_counter() - start)
 
     def scores(self, model: Any) -> Array:
         """The scores of the queries that are measured on."""
