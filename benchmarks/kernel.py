@@ -16,7 +16,7 @@ ROWS = {120: 960_000, 1200: 240_000}
 
 
 def numpy_broadcast(queries, scores, table):
-    """The same sums with one n × n broadcast per query, as one writes it first in NumPy."""
+    """The same sums with one n × n broadcast per query, the straightforward NumPy version."""
     gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
     k = len(table)
     cells = np.zeros((queries.n_queries, k, k))
@@ -85,7 +85,7 @@ small = lists(12_000, 1200, 2, False)
 run_logistic(*small, False)
 queries, scores, table = lists({n_rows}, 1200, 2, False)
 queries.layout
-open("/proc/self/clear_refs", "w").write("5")  # the peak starts from here
+open("/proc/self/clear_refs", "w").write("5")  # resets the peak
 before = int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0])
 run_logistic(queries, scores, table, False)
 print(int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) - before)
@@ -99,7 +99,7 @@ def bytes_per_row(n_rows):
     return int(done.stdout) * 1024 / n_rows
 
 
-def one_kernel(queries, scores, table, threads):
+def kernel_seconds(queries, scores, table, threads):
     os.environ["PAIRITY_NUM_THREADS"] = threads
     seconds = best_seconds(lambda: run_logistic(queries, scores, table, False), 15)
     del os.environ["PAIRITY_NUM_THREADS"]
@@ -115,21 +115,23 @@ def run():
                 pairs = cell_counts(queries).sum()
                 result = run_logistic(queries, scores, table, False)
                 slow, fast = [], {"1": [], "2": []}
-                for rival in (numpy_broadcast, numpy_bare, numpy_blocks):
+                for baseline in (numpy_broadcast, numpy_bare, numpy_blocks):
                     for threads, taken in fast.items():
-                        taken.append(one_kernel(queries, scores, table, threads))
-                    for one, two in zip(rival(queries, scores, table), result, strict=False):
-                        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-9)
-                    slow.append(best_seconds(lambda: rival(queries, scores, table), 1))  # noqa: B023
-                ours, threaded = min(fast["1"]), min(fast["2"])
-                ratios = [f"{each / ours:,.0f} ({each / threaded:,.0f})" for each in slow]
+                        taken.append(kernel_seconds(queries, scores, table, threads))
+                    for expected, actual in zip(
+                        baseline(queries, scores, table), result, strict=False
+                    ):
+                        np.testing.assert_allclose(expected, actual, rtol=1e-9, atol=1e-9)
+                    slow.append(best_seconds(lambda: baseline(queries, scores, table), 1))  # noqa: B023
+                single, threaded = min(fast["1"]), min(fast["2"])
+                ratios = [f"{numpy / single:,.0f} ({numpy / threaded:,.0f})" for numpy in slow]
                 rows.append(
                     [
                         n_items,
                         n_groups,
                         "5 grades" if graded else "binary",
                         f"{pairs / 1e6:.1f}",
-                        f"{pairs / ours / 1e6:,.0f}",
+                        f"{pairs / single / 1e6:,.0f}",
                         *ratios,
                     ]
                 )
@@ -140,7 +142,7 @@ def run():
     memory = bytes_per_row(4_800_000)
     note = (
         "960,000 and 240,000 rows; 15 % positive, or grades as in MSLR. NumPy runs on one thread; "
-        "ours on one and, in brackets, on two. “n × n” is the straightforward version: one "
+        "pairity on one and, in brackets, on two. “n × n” is the straightforward version: one "
         "broadcast per query, a mask, SciPy's overflow-safe sigmoid, bincount. “Bare” is the same "
         "with an exponential that may overflow and products with one-hot groups. “By label” is "
         "tuned further: sorted beforehand, real pairs only. Memory of one call: "

@@ -1,4 +1,4 @@
-"""How well our LambdaRank ranks without weights, against the engines' own objectives."""
+"""How well pairity's LambdaRank ranks without weights, compared with the engines' objectives."""
 
 import os
 from functools import cache, partial
@@ -37,7 +37,7 @@ def web_pages(_seed=0):
 
 @cache
 def example(_seed=0):
-    """Its training and test lists together."""
+    """The training and test lists of LightGBM's example, concatenated."""
     folder, X, y, sizes = SHARED / "lightgbm_rank", [], [], []
     for part in ("train", "test"):
         features, labels = load_svmlight_file(str(folder / f"rank.{part}.gz"), n_features=301)
@@ -98,22 +98,29 @@ def run():
         halves = [split(load(seed), seed) for seed in range(SEEDS)]
         for engine, make in ENGINES.items():
             for n_trees in TREES:
-                make_one = partial(make, n_estimators=n_trees)
-                ours = np.array([measured(as_ranker(make_one()), *half) for half in halves])
-                own = np.array([measured(make_one(), *half) for half in halves])
-                rows.append([name, engine, n_trees, *_compared(ours, own)])
-    header = ["data", "the engine's own", "trees", "NDCG@10, own", "NDCG@10, ours", "ours − own"]
+                make_model = partial(make, n_estimators=n_trees)
+                pairity = np.array([measured(as_ranker(make_model()), *half) for half in halves])
+                own = np.array([measured(make_model(), *half) for half in halves])
+                rows.append([name, engine, n_trees, *_compared(pairity, own)])
+    header = [
+        "data",
+        "the engine's own",
+        "trees",
+        "NDCG@10, own",
+        "NDCG@10, pairity",
+        "pairity − own",
+    ]
     note = (
         f"Mean over {SEEDS} seeds (synthetic: new lists, 600 to train on and 1,400 to test; else "
         "random halves of the same queries, which overlap, so that intervals are narrow), the "
         "difference paired, ± half of its 95 % interval. The engines' defaults on both sides, but "
-        "for the number of trees. The engines rank tied items by row; ours takes the expectation "
-        "over their orders, which changes the first tree."
+        "for the number of trees. The engines rank tied items by row; pairity takes the "
+        "expectation over their orders, which changes the first tree."
     )
     return markdown(header, rows) + "\n\n" + note
 
 
-def _compared(ours, own):
-    gap = ours - own
+def _compared(pairity, own):
+    gap = pairity - own
     half_width = student.ppf(0.975, len(gap) - 1) * np.std(gap, ddof=1) / np.sqrt(len(gap))
-    return f"{own.mean():.4f}", f"{ours.mean():.4f}", f"{gap.mean():+.4f} ± {half_width:.4f}"
+    return f"{own.mean():.4f}", f"{pairity.mean():.4f}", f"{gap.mean():+.4f} ± {half_width:.4f}"

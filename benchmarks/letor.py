@@ -13,7 +13,7 @@ from benchmarks.tools import GRADES, markdown
 
 TITLE = "Reading LETOR files (136 features, one core)"
 N_FEATURES = 136
-OURS = """
+PAIRITY = """
 from pairity.data import read_letor_arrays
 def read(path):
     arrays = read_letor_arrays(path)
@@ -61,7 +61,7 @@ def kilobytes(name):
 os.sched_setaffinity(0, {{min(os.sched_getaffinity(0))}})
 read(sys.argv[1])  # compiles, imports
 with open("/proc/self/clear_refs", "w") as file:
-    file.write("5")  # the peak is counted from here
+    file.write("5")  # resets the peak
 before = kilobytes("VmRSS")
 began = time.process_time()
 X, y, qid = read(sys.argv[2])
@@ -75,7 +75,7 @@ print(json.dumps([seconds, 1024 * peak, X.shape, total]))
 def lines(n_rows, exact):
     """Rows as in MSLR: counts, zeros and six decimals; or all digits of every double."""
     rng = np.random.default_rng(0)
-    for at in range(n_rows):
+    for row in range(n_rows):
         values = rng.lognormal(0.0, 2.0, N_FEATURES)
         if exact:
             words = [repr(value) for value in values.tolist()]
@@ -86,7 +86,7 @@ def lines(n_rows, exact):
                 for k, value in zip(kind, values.tolist(), strict=True)
             ]
         entries = " ".join(f"{k}:{word}" for k, word in enumerate(words, 1))
-        yield f"{rng.choice(5, p=GRADES)} qid:{at // 120} {entries}\n"
+        yield f"{rng.choice(5, p=GRADES)} qid:{row // 120} {entries}\n"
 
 
 def write(path, n_rows, exact):
@@ -113,7 +113,7 @@ def run():
             totals = []
             many = 100_000 if exact else 1_000_000
             for reader, code, n_rows in (
-                ("`read_letor_arrays`", OURS, many),
+                ("`read_letor_arrays`", PAIRITY, many),
                 ("`read_letor_arrays(sparse=True)`", SPARSE, many),
                 ("pyarrow's CSV reader, “:” replaced by “ ”", ARROW, many),
                 ("scikit-learn `load_svmlight_file`", SKLEARN, 100_000),
@@ -124,24 +124,24 @@ def run():
                 seconds, peak, shape, total = measure(code, small, large)
                 assert shape == [n_rows, N_FEATURES]
                 totals.append([n_rows, *(1e6 / n_rows * part for part in total)])
-                each = 1e6 * seconds / n_rows
-                if code is OURS:
-                    ours = each
+                per_million = 1e6 * seconds / n_rows
+                if code is PAIRITY:
+                    pairity = per_million
                 rows.append(
                     [
                         reader, f"{n_rows:,}", f"{name}, {size / n_rows:,.0f} bytes a row",
-                        f"{each:.1f}", f"{each / ours:.1f}", f"{size / 1e6 / seconds:.0f}",
-                        f"{peak / (8 * n_rows * N_FEATURES):.2f}",
+                        f"{per_million:.1f}", f"{per_million / pairity:.1f}",
+                        f"{size / 1e6 / seconds:.0f}", f"{peak / (8 * n_rows * N_FEATURES):.2f}",
                     ]
                 )  # fmt: skip
             read = np.array(totals)[:, 1:]
             np.testing.assert_allclose(read, read[[0] * len(read)], rtol=1e-9)
     header = [
-        "reader", "rows read", "numbers", "s a million rows", "÷ ours", "MB/s",
+        "reader", "rows read", "numbers", "s a million rows", "÷ pairity", "MB/s",
         "peak memory ÷ dense X",
     ]  # fmt: skip
     note = (
-        "Each reader in a process of its own, bound to one core, after reading a small file; "
+        "Each reader runs in its own process, on one core, after reading a small file; "
         "seconds of processor time. pyarrow's way works on lines that leave out no feature only, "
         "does not look at the indices, and holds the whole text; scikit-learn's returns a sparse "
         "matrix."

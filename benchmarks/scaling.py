@@ -18,7 +18,7 @@ WORK = {
         queries, scores, table
     ),
     "hard violation": lambda queries, scores, *_: InterGroup().delta(queries, scores),
-    "LinearRanker.fit": lambda *given: LinearRanker().fit_pairs(given[-1], np.ones((2, 2))),
+    "LinearRanker.fit": lambda *arguments: LinearRanker().fit_pairs(arguments[-1], np.ones((2, 2))),
 }
 
 
@@ -27,19 +27,19 @@ def slope(seconds):
 
 
 def run():
-    os.environ["PAIRITY_NUM_THREADS"] = "1"  # more would begin to help half-way
+    os.environ["PAIRITY_NUM_THREADS"] = "1"  # more threads would help only the larger sizes
     columns = {name: [np.inf] * len(SIZES) for name in WORK}
-    for _ in range(ROUNDS):  # so that a busy machine is not busy with one size alone
-        for at, size in enumerate(SIZES):
+    for _ in range(ROUNDS):  # so that other work on the machine does not affect only one size
+        for column, size in enumerate(SIZES):
             queries, scores, table = lists(size, 120, 2, False)
             X, y, qid, group = biased_table(size, 20)
-            whole = Queries.from_arrays(X, y, qid=qid, sensitive_features=group)
+            table_queries = Queries.from_arrays(X, y, qid=qid, sensitive_features=group)
             for name, work in WORK.items():
                 seconds = best_seconds(
-                    lambda: work(queries, scores, table, whole),  # noqa: B023
+                    lambda: work(queries, scores, table, table_queries),  # noqa: B023
                     max(5, 200_000 // size),
                 )
-                columns[name][at] = min(columns[name][at], seconds)
+                columns[name][column] = min(columns[name][column], seconds)
     del os.environ["PAIRITY_NUM_THREADS"]
     rows = [
         [name, *(f"{1e3 * value:.1f}" for value in seconds), f"{slope(seconds):.3f}"]

@@ -1,4 +1,4 @@
-"""Clocks, tables and data that the benchmarks share."""
+"""Timing, tables and data that the benchmarks share."""
 
 import time
 
@@ -10,7 +10,7 @@ GRADES = np.array([0.55, 0.30, 0.13, 0.015, 0.005])  # as in MSLR-WEB10K
 
 
 def best_seconds(function, repeats=5):
-    """The fastest of several calls, after one that is not counted."""
+    """The fastest of several calls, after a warm-up call."""
     function()
     times = []
     for _ in range(repeats):
@@ -21,17 +21,17 @@ def best_seconds(function, repeats=5):
 
 
 def best_in_turns(functions, repeats=5):
-    """The fastest of several calls of each, taken in turns, after one that is not counted.
+    """The fastest of several interleaved calls of each function, after a warm-up call.
 
-    With a pause before each: OpenMP's threads spin for a while after a call, on others' cores.
+    A pause precedes each call, because OpenMP's threads keep spinning after a call.
     """
     times = [[] for _ in functions]
-    for at in range(repeats + 1):
+    for repeat in range(repeats + 1):
         for function, taken in zip(functions, times, strict=True):
             time.sleep(0.02)
             began = time.perf_counter()
             function()
-            if at:
+            if repeat:
                 taken.append(time.perf_counter() - began)
     return [min(taken) for taken in times]
 
@@ -61,7 +61,7 @@ def biased_table(n_rows, n_features, n_items=120, n_groups=2, seed=0):
     X[:, 0] += 1.5 * (0.5 - group / max(1, n_groups - 1))
     X[:, 1:40] += 0.7 * X[:, 40:41] if n_features > 40 else 0.0
     coef = rng.normal(size=n_features) / np.sqrt(n_features)
-    coef[0] = 0.1  # tells the group, and a little of the merit
+    coef[0] = 0.1  # mostly informative of the group, a little of the merit
     latent = X @ coef
     latent += latent.std() * rng.normal(size=n)
     latent += 0.7 * latent.std() * (0.5 - group / max(1, n_groups - 1))

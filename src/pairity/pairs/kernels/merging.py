@@ -1,18 +1,16 @@
-"""Compiled merging of lists with two labels: who is above whom, and who within a margin.
+"""Compiled merging of lists with two labels: which items are above, or within a margin.
 
-As in `pairity.pairs.kernels.logistic`, functions walk the queries ``first`` to ``last`` of a
-layout, release the
-GIL, and write what belongs to those queries. `merge` sorts the preferred and the other items of
-each list and notes, for each item, how many of the other side come before it: above it, within a
-margin below, within a margin above. With these numbers, counts and the hinges of any weights,
-`reaching`, need only sums over the first few items of a side, which are kept by group: O(n K) a
-list.
+`merge` sorts the preferred and the other items of each list. For each item it stores how many items
+of the opposite side precede it: above it, within a margin below, within a margin above. From these
+numbers, counts and the hinges of any weights (`reaching`) need only cumulative sums over a side,
+which are stored by group: O(n K) per list.
 
-Lists are sorted by insertion from where they were when last looked at. Scores that a small step
-has changed are nearly sorted still, and where they are not, the list is sorted anew.
+Lists are sorted by insertion from their last order. Scores that a small step has changed are still
+nearly sorted; if they are not, the list is sorted again from scratch.
 
-The merge has no branch: each step writes both places and moves on by one on either side; what is
-written too early is written again.
+The merge has no branch: each step writes both places and advances one of the two sides; values that
+are written too early are overwritten. See `pairity.pairs.kernels.common` for what all kernels have
+in common.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from numba import njit
 
 from pairity.pairs.kernels.common import inlined
 
-_MOVES = 12  # an item, on average: beyond that, sorting anew is faster
+_MOVES = 12  # per item, on average; beyond that, sorting from scratch is faster
 
 
 @njit(cache=True, nogil=True)
@@ -62,7 +60,7 @@ def _sort_again(b, head, end, scores, order, rising, keys):
 
 @inlined
 def _merge(u, v, upper, lower, margin, above, near, far, up_near, up_far):
-    """Where each item of a side stands among those of the other; both end with infinity.
+    """The place of each item among those of the opposite side; both sides end with infinity.
 
     For the preferred item i, by rising score: `above`, others below it; `near`, others it is at
     least a margin above; `far`, others less than a margin above it, and all below. For the other
@@ -90,28 +88,28 @@ def _merge(u, v, upper, lower, margin, above, near, far, up_near, up_far):
 
 
 @inlined
-def _add_up(b, head, n, rising, code, weight, at, sums):
-    """The weights of the first few items of a side added up, for each code; ``sums[k, at]`` is 0.
+def _add_up(b, head, n, rising, code, weight, begin, sums):
+    """Cumulative weights of the items of a side, for each code, from ``sums[k, begin] = 0``.
 
-    Two codes at a time: the sums of one item wait for those of the last, but not for each other.
+    Two codes are summed at a time: each sum depends on the previous item's, but not on the other.
     """
     last = len(sums) - 1
     for k in range(0, last + 1, 2):
         more = min(k + 1, last)
-        one = two = 0.0
-        sums[k, at] = 0.0
-        sums[more, at] = 0.0
+        first = second = 0.0
+        sums[k, begin] = 0.0
+        sums[more, begin] = 0.0
         for r in range(np.uintp(0), np.uintp(n)):
             item = np.uintp(b) + np.uintp(rising[np.uintp(head) + r])
-            one += weight[item] if code[item] == k else 0.0
-            two += weight[item] if code[item] == more else 0.0
-            sums[k, np.uintp(at + 1) + r] = one
-            sums[more, np.uintp(at + 1) + r] = two
+            first += weight[item] if code[item] == k else 0.0
+            second += weight[item] if code[item] == more else 0.0
+            sums[k, np.uintp(begin + 1) + r] = first
+            sums[more, np.uintp(begin + 1) + r] = second
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract", "nsz"})
 def _weigh(b, head, end, weight, passed):
-    """What the items of a group have passed, times their weights, in all."""
+    """The sum over the items of a group of what they passed, times their weights."""
     total = 0.0
     for i in range(np.uintp(head), np.uintp(end)):
         total += weight[np.uintp(b) + i] * passed[i]
@@ -124,8 +122,8 @@ def merge(first, last, layout, scores, margin, rising, near, far, sums, cells):
 
     ``rising[b:e]`` lists the items of a query, from 0 in the order of the layout: the preferred
     ones by rising score, then the others. `near` and `far` are those of `_merge` for these places,
-    and `sums` the weights of the first few of them for each code: of the preferred ones from
-    ``b + 2q`` on, then of the others. `cells` are sums of 1[s_i > s_j], ties one half, over the
+    and `sums` their cumulative weights for each code: of the preferred ones from ``b + 2q`` on,
+    then of the others. `cells` are sums of 1[s_i > s_j], ties one half, over the
     pairs of each cell.
     """
     order, bounds, start = layout.order, layout.bounds, layout.start
@@ -185,7 +183,7 @@ def merge(first, last, layout, scores, margin, rising, near, far, sums, cells):
 
 @inlined
 def _mix(n, at, sums, table, share, mixed):
-    """``mixed[k]``, of ``table[k, c]`` times the share of group c times its sums."""
+    """Write ``mixed[k]``: the sum over c of ``table[k, c]``, the share of c and its sums."""
     for k in range(len(table)):
         one = table[k, 0] * share[0]
         for r in range(np.uintp(0), np.uintp(n + 1)):
@@ -200,7 +198,7 @@ def _mix(n, at, sums, table, share, mixed):
 def reaching(
     first, last, layout, rising, near, far, sums, table, mirrored, share, query_weight, gradient
 ):
-    """The gradient of the weighted hinges on either side of all pairs, as in `losses.two_hinges`.
+    """The gradient of the weighted hinges on both sides of all pairs, as in `losses.two_hinges`.
 
     ``share[q, side, k]`` multiplies the weights of the items of group k: of the preferred ones
     where the side is 0, of the others where it is 1. Queries without a pair are left out.
