@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import numpy as np
 
 from pairity._utils.threads import run_blocks
@@ -14,28 +12,6 @@ from pairity.pairs.kernels import merging as merge_kernels
 from pairity.pairs.losses import two_hinges
 
 
-class HingedLists(Protocol):
-    """What the two-player game needs of lists."""
-
-    def sort(self, scores: Array) -> None:
-        """Sort by these scores, which `sums` and `gradient` then use."""
-
-    def sums(self) -> Array:
-        """Return `pairity.pairs.cells.cell_sums` of the preference pairs."""
-
-    def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
-        """Return that of `pairity.pairs.losses.two_hinges`; both tables have a row for each code.
-
-        The queries may differ from the lists only in their weights: those of queries, and those of
-        items by a factor for each query, label and group.
-        """
-
-
-def hinged_lists(queries: Queries) -> HingedLists:
-    """Return lists that are merged if no query has more than two labels, else compared."""
-    return ComparedLists(queries) if queries.layout.level.max() > 1 else MergedLists(queries)
-
-
 class ComparedLists:
     """Lists with any labels, for the kernels that compare all their pairs."""
 
@@ -43,17 +19,27 @@ class ComparedLists:
         self._queries, self._scores = queries, np.zeros(queries.n_items)
 
     def sort(self, scores: Array) -> None:
+        """Sort by these scores, which `sums` and `gradient` then use."""
         self._scores = scores
 
     def sums(self) -> Array:
+        """Return `pairity.pairs.cells.cell_sums` of the preference pairs."""
         return cell_sums(self._queries, self._scores)
 
     def gradient(self, queries: Queries, table: Array, mirrored: Array) -> Array:
+        """Return that of `pairity.pairs.losses.two_hinges`; both tables have a row for each code.
+
+        The queries may differ from the lists only in their weights: those of queries, and those of
+        items by a factor for each query, label and group.
+        """
         return two_hinges(queries, self._scores, table, mirrored)[1]
 
 
 class MergedLists:
-    """Lists with two labels, which are sorted and merged once for all weights."""
+    """Lists with two labels, which are sorted and merged once for all weights.
+
+    The methods are those of `ComparedLists`.
+    """
 
     def __init__(self, queries: Queries) -> None:
         self._queries, layout = queries, queries.layout
@@ -99,3 +85,11 @@ class MergedLists:
         share = np.divide(weighted, own, out=np.zeros(shape), where=own > 0)
         self._shares.append((queries, share))
         return share
+
+
+HingedLists = ComparedLists | MergedLists
+
+
+def hinged_lists(queries: Queries) -> HingedLists:
+    """Return lists that are merged if no query has more than two labels, else compared."""
+    return ComparedLists(queries) if queries.layout.level.max() > 1 else MergedLists(queries)

@@ -29,30 +29,22 @@ Name = Literal["impact", "treatment", "parity"]
 _NO_MERIT = 1e-9  # a mean utility below this times the largest of the query's groups counts as zero
 
 
-@dataclass(frozen=True, eq=False)
-class _Members:
-    """Compared items: their utility, and the size and total utility of their groups."""
-
-    utility: Array
-    size: Array
-    total: Array
-
-
 @dataclass(frozen=True)
 class _Constraint:
-    """A ratio that must be equal: each item's share of attention in it, and its description."""
+    """A ratio that must be equal: each item's share of attention in it, and its description.
 
-    shares: Callable[[_Members], Array]
+    The share is a function of the utility of items, and the size and total utility of their groups.
+    """
+
+    share: Callable[[Array, Array, Array], Array]
     by_merit: bool
     description: str
 
 
 CONSTRAINTS: Mapping[str, _Constraint] = {
-    "impact": _Constraint(
-        lambda items: items.utility / items.total, True, "clicks per unit of merit"
-    ),
-    "treatment": _Constraint(lambda items: 1.0 / items.total, True, "exposure per unit of merit"),
-    "parity": _Constraint(lambda items: 1.0 / items.size, False, "exposure"),
+    "impact": _Constraint(lambda u, _, total: u / total, True, "clicks per unit of merit"),
+    "treatment": _Constraint(lambda _u, _, total: 1 / total, True, "exposure per unit of merit"),
+    "parity": _Constraint(lambda _u, size, _: 1 / size, False, "exposure"),
 }
 
 
@@ -284,9 +276,8 @@ class _Problem:
         number[compared] = np.arange(n_compared)
         code = number[group]
         inside = code < n_compared
-        members = _Members(utility[inside], size[group[inside]], total[group[inside]])
-        share = np.zeros(len(group))
-        share[inside] = constraint.shares(members)
+        known, share = group[inside], np.zeros(len(group))
+        share[inside] = constraint.share(utility[inside], size[known], total[known])
         even = sums(code, share, n_compared + 1) * attention.mean()
         even[-1] = 1.0
         items = Items(utility / best, share / even[code], code, attention, n_compared)

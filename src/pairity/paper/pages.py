@@ -32,32 +32,18 @@ READS_GROUPS = "exposure lp"
 
 def entry_row(entry: Entry) -> dict[str, Any]:
     """Return an entry as columns of a table."""
-    return {
-        "data": entry.data,
-        "attribute": entry.attribute,
-        "constraint": entry.constraint,
-        "method": entry.method,
-        "seed": entry.seed,
-        "settings": json.dumps(entry.settings, sort_keys=True),
-        "auc": entry.auc,
-        **{f"fairness_{name}": entry.fairness[name] for name in CONSTRAINTS},
-        "seconds": entry.seconds,
-    }
+    row = {**vars(entry), "settings": json.dumps(entry.settings, sort_keys=True)}
+    seconds, fairness = row.pop("seconds"), row.pop("fairness")
+    row |= {f"fairness_{name}": fairness[name] for name in CONSTRAINTS}
+    return {**row, "seconds": seconds}
 
 
 def claim_row(claim: Claim) -> dict[str, Any]:
     """Return a claim as columns of a table."""
-    return {
-        "claim": claim.text,
-        "data": claim.data,
-        "constraint": claim.constraint,
-        "measured": claim.measured,
-        "value": claim.estimate.value,
-        "low": claim.estimate.low,
-        "high": claim.estimate.high,
-        "seeds": claim.estimate.n,
-        "verdict": str(claim.verdict),
-    }
+    row = {**vars(claim), **vars(claim.estimate)}
+    names = ["text", "data", "constraint", "measured", "value", "low", "high", "n", "verdict"]
+    titles = {"text": "claim", "n": "seeds"}
+    return {titles.get(name, name): row[name] for name in names}
 
 
 def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:

@@ -70,13 +70,8 @@ def draw_shares(settings: Sequence[Setting], entries: Sequence[Entry]) -> Any:
                     for x in SHARES
                 ]
                 axis.plot(SHARES, [m.value for m in means], color=colour, marker=marker, label=name)
-                axis.fill_between(
-                    SHARES,
-                    [m.low for m in means],
-                    [m.high for m in means],
-                    color=colour,
-                    alpha=0.15,
-                )
+                low, high = [m.low for m in means], [m.high for m in means]
+                axis.fill_between(SHARES, low, high, color=colour, alpha=0.15)
             axis.axvline(1.0, color="0.7", linewidth=0.8, zorder=0)
     _label(figure, axes, settings, "x, the share of λ* trained with", "on test queries")
     return axes

@@ -179,11 +179,10 @@ def _adam(constraint: str, n_features: int) -> list[Method]:
     ranker = TorchRanker(
         module, learning_rate=0.05, batch_queries=8, warm_start=True, random_state=0
     )
-    plain, reweighted = ADAM
     fair = FairRanker(ranker, constraint, schedule="retrain", max_rounds=15)
     return [
-        replace(as_method(ranker, name=plain), settings={}),
-        replace(as_method(fair, name=name_for(reweighted, constraint)), settings={}),
+        replace(as_method(ranker, name=ADAM[0]), settings={}),
+        replace(as_method(fair, name=name_for(ADAM[1], constraint)), settings={}),
     ]
 
 
@@ -283,17 +282,11 @@ def at_shares(frontier: Frontier, setting: Setting) -> list[Entry]:
 
 
 def _entry(run: Run, setting: Setting, constraint: str, method: str) -> Entry:
+    fairness = {name: 1.0 - run.test[name].value for name in CONSTRAINTS}
     return Entry(
-        setting.data,
-        setting.attribute,
-        constraint,
-        method,
-        run.seed,
-        run.settings,
-        run.test["auc"].value,
-        {name: 1.0 - run.test[name].value for name in CONSTRAINTS},
-        run.seconds,
-    )
+        setting.data, setting.attribute, constraint, method, run.seed, run.settings,
+        run.test["auc"].value, fairness, run.seconds,
+    )  # fmt: skip
 
 
 # --- means over seeds ----------------------------------------------------------------------------
