@@ -193,7 +193,7 @@ def test_a_sweep_goes_on_where_it_stopped(place, tmp_path, capsys, monkeypatch):
         (["audit", "jobs.csv", *ROLES, "--score", "score", "--group-file", "groups.txt.gz"],
          "groups.txt.gz does not exist"),
         (["datasets", "describe"], "needs a NAME"),
-        (["datasets", "fetch", "mslr_web10k"], "may not be handed on"),
+        (["datasets", "fetch", "mslr_web10k"], "may not be redistributed"),
         (["datasets", "describe", "trec"], "Did you mean trec_w3c"),
     ],
 )  # fmt: skip

@@ -53,7 +53,7 @@ def test_a_wrong_digest_is_not_kept(made, tmp_path):
 def test_what_cannot_be_fetched_says_how_to_get_it():
     for name in ("mslr_web10k", "mslr_web30k", "synthetic"):
         assert not CATALOGUE[name].fetchable
-        with pytest.raises(InputError, match="has no files to fetch"):
+        with pytest.raises(InputError, match="has no files to download"):
             CATALOGUE[name].fetch()
     with pytest.raises(InputError, match="Did you mean engineering_students"):
         find_data_set("engineering")
@@ -71,13 +71,11 @@ def test_the_list_as_json(capsys):
 
 
 def test_an_engine_that_is_not_installed(tmp_path, monkeypatch, capsys):
-    import importlib
-
-    from pairity.cli.engines import make_ranker
+    from pairity.cli import engines
 
     def missing(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(importlib, "import_module", missing)
+    monkeypatch.setattr(engines, "import_module", missing)
     with pytest.raises(MissingExtraError, match=r"pip install \"pairity\[xgboost\]\""):
-        make_ranker("xgboost", [], 0)
+        engines.make_ranker("xgboost", [], 0)

@@ -149,7 +149,7 @@ def test_offline(cache):
 
 
 def test_no_download_unless_allowed(server, cache):
-    with pytest.raises(DownloadError, match="is not there"):
+    with pytest.raises(DownloadError, match="was not found"):
         read_data(FILE, download=False)
     assert server.seen == []
 
@@ -187,7 +187,7 @@ def test_a_file_on_disk_with_a_wrong_digest(cache, tmp_path):
     path.parent.mkdir()
     for content in (CONTENT + b"\n", b""):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=f"{path} is not the file.*{FILE.sha256}"):
+        with pytest.raises(InputError, match=f"{path} is not the expected file.*{FILE.sha256}"):
             read_data(FILE, tmp_path)
     path.with_suffix(".csv.gz").write_bytes(gzip.compress(CONTENT)[:50])
     with pytest.raises(InputError, match="cannot be read"):
@@ -195,7 +195,7 @@ def test_a_file_on_disk_with_a_wrong_digest(cache, tmp_path):
 
 
 def test_a_home_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="no folder"):
+    with pytest.raises(InputError, match="is not a folder"):
         read_data(FILE, tmp_path / "nowhere")
 
 

@@ -81,7 +81,7 @@ def test_drawn_pairs_have_the_expected_frequencies():
     [
         (dict(bias="items"), "'items'"),
         (dict(n_items=1), "n_items"),
-        (dict(favoured=[1, 2, 3]), "one number per group"),
+        (dict(favoured=[1, 2, 3]), r"has shape \(3,\)\. Pass 2, one per group"),
     ],
 )
 def test_bad_arguments(options, fact):

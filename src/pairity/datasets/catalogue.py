@@ -1,4 +1,4 @@
-"""The data sets there are: what each holds, where its files lie, and how it is loaded."""
+"""The catalogue of data sets: their content, their files, and how they are loaded."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class DataSet:
     ----------
     name : str
     title : str
-    size : str, its queries, items and features
+    size : str, the number of queries, items and features
     groups, labels : str
-    licence : str, of the files; not that of pairity
+    licence : str, of the files, not of pairity
     load : str, the call that loads it
     files : tuple of DataFile
-        Empty where it is made up, or may not be handed on.
+        Empty if the data set is synthetic or may not be redistributed.
     get : str
-        How to get it where its files cannot be fetched.
+        How to get the data set if its files cannot be downloaded.
     """
 
     name: str
@@ -45,30 +45,30 @@ class DataSet:
 
     @property
     def fetchable(self) -> bool:
-        """Whether all its files are published."""
+        """Whether all files are published."""
         return bool(self.files) and all(file.url is not None for file in self.files)
 
     def places(self, data_home: Home = None) -> dict[str, Path | None]:
-        """Where each file lies on this machine, None where it does not."""
+        """Return the path of each file on this machine, None if it is absent."""
         return {file.name: present(file, data_home) for file in self.files}
 
     def fetch(self, data_home: Home = None, progress: Show = "auto") -> list[Path]:
-        """Its files, found or downloaded, every digest checked.
+        """Return the files, found or downloaded, after every digest is checked.
 
         Parameters
         ----------
         data_home : path, optional
-            A folder to look in, and to download to; by default ``PAIRITY_DATA`` is looked
-            through, and the user's cache downloaded to.
+            The folder that is searched and to which files are downloaded. By default the folder
+            of ``PAIRITY_DATA`` is searched, and files are downloaded to the user's cache.
         progress : {"auto"} or bool
         """
         if not self.files:
-            raise InputError(f"{self.name} has no files to fetch. {self.get}")
+            raise InputError(f"{self.name} has no files to download. {self.get}")
         target = None if data_home is None else Path(data_home).expanduser()
         return [find_data(file, data_home, target=target, progress=progress) for file in self.files]
 
     def to_dict(self, data_home: Home = None) -> dict[str, Any]:
-        """Everything as plain Python, with where its files lie."""
+        """Return plain Python values, with the paths of the files."""
         places = self.places(data_home)
         return {
             "name": self.name, "title": self.title, "size": self.size, "groups": self.groups,
@@ -84,8 +84,8 @@ class DataSet:
 
 
 CATALOGUE = {
-    each.name: each
-    for each in (
+    data_set.name: data_set
+    for data_set in (
         DataSet(
             name="trec_w3c",
             title="TREC Enterprise: experts of the W3C by topic",
@@ -125,32 +125,32 @@ CATALOGUE = {
                 labels="relevant, grade",
                 licence=_MICROSOFT,
                 load=f"pairity.datasets.load_mslr('{version}', data_home=...)",
-                get="It may not be handed on: get it from Microsoft's page \"Microsoft Learning to "
-                f'Rank Datasets", and unpack it to MSLR-{version.upper()}/Fold1 and so on.',
+                get="It may not be redistributed. Download it from Microsoft's page \"Microsoft "
+                f'Learning to Rank Datasets" and unpack it to MSLR-{version.upper()}/Fold1 etc.',
             )
             for version, queries in (("web10k", "10,000"), ("web30k", "about 31,500"))
         ),
         DataSet(
             name="synthetic",
             title="Lists whose labels favour one group by a known amount",
-            size="as asked for",
+            size="as requested",
             groups="two or more",
             labels="biased, unbiased",
-            licence="none: it is made up",
+            licence="none: it is synthetic",
             load="pairity.datasets.make_biased_ranking(300, 60, random_state=0)",
-            get="It is made up by the call above, and by `pairity demo`.",
+            get="The call above and `pairity demo` generate it.",
         ),
     )
 }
-"""Every data set by its name."""
+"""All data sets by name."""
 
 
 def find_data_set(name: str) -> DataSet:
-    """The entry of that name."""
+    """Return the data set with a name."""
     if name not in CATALOGUE:
         close = get_close_matches(name.lower(), CATALOGUE, 1, 0.4)
         meant = f" Did you mean {close[0]}?" if close else ""
         raise InputError(
-            f"There is no data set {name!r}.{meant} Choose from {', '.join(CATALOGUE)}."
+            f"The data set {name!r} is unknown.{meant} Choose from {', '.join(CATALOGUE)}."
         )
     return CATALOGUE[name]

@@ -1,7 +1,7 @@
-"""Files of public data sets: found on disk or fetched, and never used unless their digest is right.
+"""Files of public data sets, on disk or downloaded; those with a wrong digest are refused.
 
-They are looked for in the folder `data_home` (or that of the environment variable
-``PAIRITY_DATA``), then in the user's cache; what is in neither place is downloaded into the cache.
+They are searched in the folder `data_home` (or that of the environment variable ``PAIRITY_DATA``),
+then in the user's cache. Files that are in neither place are downloaded to the cache.
 """
 
 from __future__ import annotations
@@ -11,23 +11,21 @@ import http.client
 import logging
 import os
 import sys
-import tempfile
 import urllib.request
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from pairity._utils.files import open_binary
+from pairity._utils.files import atomic_write, open_binary
 from pairity._utils.progress import Progress, Show
 from pairity.exceptions import DownloadError, InputError
 
 BASE_URL = "https://raw.githubusercontent.com"
 VARIABLE = "PAIRITY_DATA"
-TIMEOUT = 30.0  # seconds without a byte
+TIMEOUT = 30.0  # seconds in which no byte arrives
 
-_PIECE = 2**16
-_MOST_BYTES = 2**26  # no file listed here is as large; a server gone wrong cannot fill the disk
+_PIECE = 2**16  # bytes that are read at once
+_MOST_BYTES = 2**26  # above all files of the catalogue; a faulty server cannot fill the disk
 
 _log = logging.getLogger(__name__)
 
@@ -36,16 +34,16 @@ Home = str | os.PathLike[str] | None
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file of a data set: its name in our folders, its digest, and its public place.
+    """A file of a data set: its local name, its digest, and its public source.
 
     Attributes
     ----------
     folder, name : str
-        It lies at ``folder/name``, or compressed at ``folder/name.gz``.
+        The local path is ``folder/name``, or ``folder/name.gz`` if the file is compressed.
     sha256 : str
-        Of the bytes before any compression.
+        The digest of the uncompressed bytes.
     repository, commit, path : str, or None
-        Where the original is published: ``owner/name`` on GitHub, which version, which file.
+        The source of the original on GitHub: ``owner/name``, the version and the path of the file.
     licence : str, as stated there
     """
 
@@ -59,14 +57,14 @@ class DataFile:
 
     @property
     def url(self) -> str | None:
-        """The raw file's address, None where it is not published as such."""
+        """The address of the raw file, None if it is not published as one file."""
         if self.path is None:
             return None
         return f"{BASE_URL}/{self.repository}/{self.commit}/{quote(self.path)}"
 
 
 def cache_folder() -> Path:
-    """The folder of downloads, in the place that the platform keeps for such things.
+    """Return the folder of downloads, at the usual place of the platform.
 
     Examples
     --------
@@ -80,12 +78,12 @@ def cache_folder() -> Path:
         return base / "pairity" / "Cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "pairity"
-    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".cache") / "pairity"
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "pairity"
 
 
 def places(data_home: Home) -> list[Path]:
-    """The folders that are looked through, in this order."""
+    """Return the folders that are searched, in this order."""
     home = os.environ.get(VARIABLE) if data_home is None else data_home
     cache = cache_folder()
     if not home:
@@ -93,13 +91,13 @@ def places(data_home: Home) -> list[Path]:
     folder = Path(home).expanduser()
     if data_home is not None and not folder.is_dir():
         raise InputError(
-            f"data_home is {folder}, which is no folder. Give an existing one, or leave it out."
+            f"data_home is {folder}, which is not a folder. Pass an existing folder, or omit it."
         )
     return [folder, cache]
 
 
 def present(file: DataFile, data_home: Home = None) -> Path | None:
-    """Where a data file lies, plain or compressed, if it is there; its digest is not checked."""
+    """Return the path of a data file, plain or compressed, if it exists, without a check."""
     for folder in places(data_home):
         for path in (folder / file.folder / f"{file.name}.gz", folder / file.folder / file.name):
             if path.is_file():
@@ -115,7 +113,7 @@ def find_data(
     target: Path | None = None,
     progress: Show = "auto",
 ) -> Path:
-    """Where a data file lies, plain or compressed, once it is there and its digest is right.
+    """Return the path of a data file, plain or compressed, after its digest is checked.
 
     Parameters
     ----------
@@ -123,7 +121,7 @@ def find_data(
     data_home : path, optional
         By default the environment variable ``PAIRITY_DATA``.
     download : bool
-        Whether a file that is not there may be fetched.
+        Whether a file that is not found may be downloaded.
     target : path, optional
         The folder to download to; by default the user's cache.
     progress : {"auto"} or bool
@@ -135,12 +133,12 @@ def find_data(
         return path
     path = (target or cache_folder()) / file.folder / file.name
     if file.url is None or not download:
-        raise DownloadError(_by_hand(file, folders, "is not there"))
+        raise DownloadError(_by_hand(file, folders, "was not found"))
     try:
-        _fetch(file, path, progress)
+        _fetch(file, file.url, path, progress)
     except (OSError, http.client.HTTPException) as error:
-        said = " ".join(str(error).split()) or type(error).__name__
-        reason = f"could not be downloaded ({said})"
+        message = " ".join(str(error).split()) or type(error).__name__
+        reason = f"could not be downloaded ({message})"
         raise DownloadError(_by_hand(file, folders, reason)) from error
     return path
 
@@ -148,7 +146,7 @@ def find_data(
 def read_data(
     file: DataFile, data_home: Home = None, *, download: bool = True, progress: Show = "auto"
 ) -> bytes:
-    """The bytes of a data file, uncompressed; found as `find_data` finds it."""
+    """Return the uncompressed bytes of a data file that `find_data` finds."""
     return _content(find_data(file, data_home, download=download, progress=progress))
 
 
@@ -158,42 +156,33 @@ def _content(path: Path) -> bytes:
 
 
 def _require_digest(path: Path, content: bytes, file: DataFile) -> None:
-    found = hashlib.sha256(content).hexdigest()
-    if found != file.sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != file.sha256:
         raise InputError(
-            f"{path} is not the file it should be: its SHA-256 (uncompressed, {len(content):,} "
-            f"bytes) is {found}, not {file.sha256}. Remove it, or put the original there."
+            f"{path} is not the expected file: its SHA-256 (uncompressed, {len(content):,} bytes) "
+            f"is {digest}, not {file.sha256}. Remove it, or replace it by the original."
         )
 
 
-def _fetch(file: DataFile, target: Path, progress: Show) -> None:
-    """Download to a file of another name, which gets its own once its digest is right."""
-    url = file.url
-    assert url is not None  # noqa: S101 - the caller asked
+def _fetch(file: DataFile, url: str, target: Path, progress: Show) -> None:
+    """Download a file; it is written only if its digest matches."""
     _log.info("downloading %s", url)
+    content = _download(url, file.name, progress)
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != file.sha256:
+        raise OSError(
+            f"the download has the SHA-256 {digest} ({len(content):,} bytes), not {file.sha256}"
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".part", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as unfinished:
-            content = _download(url, file.name, progress)
-            found = hashlib.sha256(content).hexdigest()
-            if found != file.sha256:
-                raise OSError(
-                    f"what came has the SHA-256 {found} ({len(content):,} bytes), not {file.sha256}"
-                )
-            unfinished.write(content)
-        os.replace(name, target)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
+    with atomic_write(target) as unfinished:
+        unfinished.write(content)
 
 
 def _download(url: str, name: str, progress: Show) -> bytes:
     pieces: list[bytes] = []
     done = 0
     request = urllib.request.Request(url, headers={"User-Agent": "pairity"})  # noqa: S310
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - BASE_URL is ours
+    with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - BASE_URL is a constant
         length = answer.headers.get("Content-Length") or ""
         expected = int(length) if length.isdigit() else 0
         with Progress(max(1, expected // 1024), f"downloading {name}", progress) as shown:
@@ -201,7 +190,7 @@ def _download(url: str, name: str, progress: Show) -> bytes:
                 pieces.append(piece)
                 done += len(piece)
                 if done > _MOST_BYTES:
-                    raise OSError(f"more than {_MOST_BYTES:,} bytes came")
+                    raise OSError(f"more than {_MOST_BYTES:,} bytes arrived")
                 shown.advance(done // 1024, "kB")
     if expected and done < expected:
         raise OSError(f"the connection ended after {done:,} of {expected:,} bytes")
@@ -209,12 +198,12 @@ def _download(url: str, name: str, progress: Show) -> bytes:
 
 
 def _by_hand(file: DataFile, folders: list[Path], reason: str) -> str:
-    looked = " or ".join(str(folder / file.folder) for folder in folders)
-    text = f"{file.folder}/{file.name} {reason}. It is not in {looked}"
+    searched = " or ".join(str(folder / file.folder) for folder in folders)
+    text = f"{file.folder}/{file.name} {reason}. It is not in {searched}"
     if file.url is None:
-        return f"{text}, and is not published as one file. Put it there, or set {VARIABLE}."
+        return f"{text}, and is not published as one file. Copy it there, or set {VARIABLE}."
     return (
-        f"{text}. Get it from {file.url} ({file.repository} @ {file.commit} : {file.path}) and put "
-        f"it at {folders[-1] / file.folder / file.name}, or set {VARIABLE} to a folder that has "
+        f"{text}. Download it from {file.url} ({file.repository} @ {file.commit} : {file.path}) to "
+        f" {folders[-1] / file.folder / file.name}, or set {VARIABLE} to a folder with "
         f"{file.folder}/{file.name} (or the same with .gz)."
     )

@@ -55,9 +55,9 @@ def load_engineering_students(
 ) -> RankingData:
     """First-year students by entrance year, with gender or type of school as the group.
 
-    Five entrance years are the queries, 441 to 520 students each; they are ranked by how they did
-    in their first year. The defaults are what the paper describes: two groups by gender, a binary
-    label, five features, the group among them.
+    The queries are five entrance years of 441 to 520 students, who are ranked by their performance
+    in the first year. The defaults follow the paper: two groups by gender, a binary label and five
+    features, one of which is the group.
 
     Parameters
     ----------
@@ -67,28 +67,28 @@ def load_engineering_students(
         "above_median": 1 for students whose performance is above the median. "score": the
         performance itself, z-scored within the year. Both are in the result's `labels`.
     median : {"year", "all"}
-        Whether the median is that of the student's year or that of all years; the paper does not
-        say.
+        Whether the median is that of the student's year or that of all years. The paper does not
+        specify it.
     group_as_feature : bool
         Whether the protected columns (1 for women, for public schools) are among the features,
         before the test results in mathematics, language and science and the high-school grades.
     data_home : path, optional
-        A folder that holds ``engineering_students/…txt``, or the same with ``.gz``. By default that
-        of the environment variable ``PAIRITY_DATA``; then the user's cache is looked through.
+        A folder with ``engineering_students/…txt``, or the same with ``.gz``. By default the folder
+        of the environment variable ``PAIRITY_DATA``. The user's cache is searched next.
     download : bool
-        Whether files are downloaded where they are not found. Digests are checked in any case.
+        Whether files that are not found are downloaded. Digests are always checked.
     progress : {"auto"} or bool
 
     Returns
     -------
     RankingData
-        ``fold(k)`` for k from 1 to 5 tests one year, as DELTR does.
+        ``fold(k)`` for k from 1 to 5 tests on one year, as in DELTR.
 
     Notes
     -----
-    Features and score are z-scored within a year. Students of semi-private schools are left out,
-    in the files. The authors publish only this version, for privacy. The files' licence is GPL-3.0,
-    as stated where they are published.
+    Features and score are z-scored within a year. The files omit students of semi-private schools.
+    For privacy, the authors publish only this version. The licence of the files is GPL-3.0, as
+    stated by their publisher.
 
     References
     ----------
@@ -105,10 +105,13 @@ def load_engineering_students(
     ]
     others = [0, 2, 3, 4, 5, 6]
     if any((table[:, others] != tables[0][:, others]).any() for table in tables[1:]):
-        raise InputError("The two files of engineering_students do not list the same students.")
+        raise InputError(
+            "The two files of engineering_students do not list the same students. Download "
+            "both again."
+        )
     table = tables[0]
     year, score = table[:, 0].astype(np.int64), table[:, 6]
-    codes = {name: each[:, 1] for name, each in zip(chosen, tables, strict=True)}
+    codes = {name: file[:, 1] for name, file in zip(chosen, tables, strict=True)}
     groups: dict[str, Any] = {
         name: np.array(_GROUPS[name], dtype=object)[code.astype(int)]
         for name, code in codes.items()
@@ -124,7 +127,7 @@ def load_engineering_students(
         labels={"above_median": above_median(score, within), "score": score},
         qid=year,
         sensitive_features=groups if len(groups) > 1 else groups[protected],
-        cut={int(at): int(at) for at in np.unique(year)},
+        cut={int(query): int(query) for query in np.unique(year)},
         licence=str(FILES["gender"].licence),
     )
 

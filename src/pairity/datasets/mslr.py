@@ -62,7 +62,7 @@ _SAMPLE_PARTS = {
 }  # any other source is for tests
 _EXCERPT_CUT = (631, 643)  # the last queries of its two files
 _LICENCE = "Microsoft's own terms, for research"
-_BLOCK = 65_536  # rows
+_BLOCK = 65_536  # rows that are transformed at once
 
 Version = Literal["web10k", "web30k", "sample", "excerpt"]
 
@@ -88,10 +88,10 @@ def load_mslr(
 ) -> RankingData:
     """Web pages by search query, in groups by a quality score (Microsoft's MSLR-WEB10K, WEB30K).
 
-    Judged pages, 136 features each; the groups are cut from one of them. The defaults are what the
-    paper describes: a page of grade 2 or more is relevant; five groups of equal size by
-    QualityScore2, which the ranker does not see; the other 135 features prepared as by Yadav,
-    Du and Joachims.
+    Judged pages with 136 features each; one feature defines the groups. The defaults follow the
+    paper: a page of grade 2 or higher is relevant; five groups of equal size are cut from
+    QualityScore2, which the ranker does not see; the other 135 features are transformed as by
+    Yadav, Du and Joachims.
 
     Parameters
     ----------
@@ -99,27 +99,28 @@ def load_mslr(
         "web10k" and "web30k" are the originals. Download them from Microsoft's page "Microsoft
         Learning to Rank Datasets" and unpack them to ``MSLR-WEB10K/Fold1/train.txt`` and so on,
         in a folder that `data_home` names.
-        "sample": 182 of their queries, gathered from public packages, where you have that file.
-        "excerpt": about 10,000 lines of WEB10K that the package rankeval carries, its fold 1 (a
-        training and a test part); these are downloaded where they are not found.
+        "sample": 182 of their queries, collected from public packages, if you have that file.
+        "excerpt": about 10,000 lines of fold 1 of WEB10K that the package rankeval contains (a
+        training and a test part); they are downloaded if they are not found.
     fold : int
-        Which of the five folds; each holds the same queries, cut into other parts.
+        One of the five folds; each has the same queries in different parts.
     parts : sequence of "train", "vali", "test", optional
-        What to read; by default everything there is.
+        The parts to read; by default all.
     label : {"relevant", "grade"}
         "relevant": 1 for a grade of `relevant_from` or more. "grade": the grade itself, 0 to 4.
         Both are in the result's `labels`.
     relevant_from : int
         The paper has 2; Yadav et al. have 3.
     at_least, of_grade : int
-        Only queries with at least so many pages of that grade or a higher one are kept. The paper
-        has 2,805 queries of 132 pages on average and does not say how they were chosen; of the
-        simple rules ``at_least=3, of_grade=3`` comes closest. By default all queries are kept.
+        Only queries with at least `at_least` pages of grade `of_grade` or higher are used. The
+        paper has 2,805 queries of 132 pages on average and does not specify how they were chosen;
+        among the simple rules, ``at_least=3, of_grade=3`` comes closest. By default all queries are
+        used.
     complete_only : bool
-        Whether queries are left out that may be cut off (some of "sample" and "excerpt").
+        Whether queries that may be truncated (some of "sample" and "excerpt") are left out.
     protected : int
-        The feature that makes the groups, counted from 1: 133 (QualityScore2), or 132
-        (QualityScore), a fifth of whose values are tied at the least, 1.
+        The feature that defines the groups, counted from 1: 133 (QualityScore2), or 132
+        (QualityScore), of which a fifth of the values are tied at the minimum, 1.
     groups : int, or sequence of shares between 0 and 1
         The number of groups of about equal size, or where to cut: ``(0.4,)`` is the cut at the 40th
         percentile of Yadav et al. Ties fall in the lower group.
@@ -132,11 +133,11 @@ def load_mslr(
     scale_by : {"train", "all"}
         Which rows those percentiles are taken from.
     data_home : path, optional
-        By default that of the environment variable ``PAIRITY_DATA``; then the user's cache is
-        looked through.
+        By default the folder of the environment variable ``PAIRITY_DATA``. The user's cache is
+        searched next.
     download : bool
-        Whether "excerpt" is downloaded where it is not found. The digests of "sample" and "excerpt"
-        are checked in any case.
+        Whether "excerpt" is downloaded if it is not found. The digests of "sample" and "excerpt"
+        are always checked.
     progress : {"auto"} or bool
 
     Returns
@@ -147,8 +148,8 @@ def load_mslr(
 
     Notes
     -----
-    Features are float64 (8 × 135 bytes a page: 1.3 GB for WEB10K, 4.1 GB for WEB30K) and are read
-    exactly; that is also the peak, but for some hundred MB.
+    Features are float64 (8 × 135 bytes per page: 1.3 GB for WEB10K, 4.1 GB for WEB30K) and are read
+    exactly. The peak of memory is a few hundred MB above that.
 
     References
     ----------
@@ -166,12 +167,12 @@ def load_mslr(
     X: Any = arrays.X
     grade, qid = arrays.y, arrays.qid
     if qid is None:
-        raise InputError(f"{next(iter(files.values()))} has no query ids. Is it the original?")
+        raise InputError(f"{next(iter(files.values()))} has no query ids. Download it again.")
     if column is None:
         column = np.array(X[:, protected - 1])
     cut, left_out = _cut(version, files, qid, n_rows, data_home)
     numbers = [k for k in range(1, N_FEATURES + 1) if k != apart]
-    kept = np.isin(qid, [at for at, part in cut.items() if part in wanted])
+    kept = np.isin(qid, [query for query, part in cut.items() if part in wanted])
     if complete_only:
         kept &= ~np.isin(qid, left_out)
     if at_least > 0:
@@ -179,7 +180,7 @@ def load_mslr(
         kept &= (np.bincount(query, grade >= of_grade, len(ids)) >= at_least)[query]
     if not kept.any():
         raise InputError(
-            f"None of the {len(cut)} queries is as asked. Ask for less, or other parts."
+            f"None of the {len(cut)} queries meets the conditions. Relax them, or read other parts."
         )
     if not kept.all():
         X, grade, qid, column = X[kept], grade[kept], qid[kept], column[kept]
@@ -188,11 +189,11 @@ def load_mslr(
     if transform == "yadav":
         rows = None
         if scale_by == "train":
-            rows = np.isin(qid, [at for at, part in cut.items() if part == "train"])
+            rows = np.isin(qid, [query for query, part in cut.items() if part == "train"])
             if not rows.any():
                 raise InputError(
-                    "scale_by='train' needs training queries, and none is read. Add 'train' to "
-                    "parts, or give scale_by='all'."
+                    "scale_by='train' requires training queries, but none is read. Add 'train' to "
+                    "parts, or pass scale_by='all'."
                 )
         _scale(X, rows)
     return ranking_data(
@@ -217,19 +218,20 @@ def _check(
     require_choice("transform", transform, ("yadav", "log", None))
     require_choice("scale_by", scale_by, ("train", "all"))
     if isinstance(protected, bool) or protected not in range(1, N_FEATURES + 1):
-        raise InputError(f"protected is {show(protected)}; give a feature from 1 to {N_FEATURES}.")
+        raise InputError(f"protected must be from 1 to {N_FEATURES} (got {show(protected)}).")
     if version in ("sample", "excerpt") and fold != 1:
-        raise InputError(f"fold is {fold}, but {version!r} is from fold 1 only. Leave it out.")
+        raise InputError(f"fold is {fold}, but {version!r} has only fold 1. Omit fold.")
 
 
 def _wanted(version: str, parts: Any) -> tuple[str, ...]:
-    there = tuple(EXCERPT) if version == "excerpt" else _PARTS
+    available = tuple(EXCERPT) if version == "excerpt" else _PARTS
     if parts is None:
-        return there
+        return available
     chosen = (parts,) if isinstance(parts, str) else tuple(parts)
-    if not chosen or any(part not in there for part in chosen):
-        raise InputError(f"parts is {show(parts)}; choose from {', '.join(map(repr, there))}.")
-    return tuple(part for part in there if part in chosen)
+    if not chosen or any(part not in available for part in chosen):
+        allowed = ", ".join(map(repr, available))
+        raise InputError(f"parts must be some of {allowed} (got {show(parts)}).")
+    return tuple(part for part in available if part in chosen)
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -239,7 +241,7 @@ def _files(
     version: str, fold: int, wanted: tuple[str, ...], data_home: Home, download: bool,
     progress: Show,
 ) -> dict[str, Path]:  # fmt: skip
-    """The files to read, by part; the sample has all parts in one."""
+    """Return the files to read by part; the sample has all parts in one file."""
     if version == "sample":
         return {"sample": find_data(SAMPLE, data_home, download=download, progress=progress)}
     if version == "excerpt":
@@ -248,14 +250,16 @@ def _files(
             for part in wanted
         }
     folder = _fold_folder(version, fold, data_home)
-    found = {}
+    files = {}
     for part in wanted:
-        both = [folder / f"{part}.txt", folder / f"{part}.txt.gz"]
-        there = [path for path in both if path.is_file()]
-        if not there:
-            raise InputError(f"{both[0]} is not there, nor with .gz. Unpack the whole data set.")
-        found[part] = there[0]
-    return found
+        candidates = [folder / f"{part}.txt", folder / f"{part}.txt.gz"]
+        path = next((path for path in candidates if path.is_file()), None)
+        if path is None:
+            raise InputError(
+                f"{candidates[0]} does not exist, nor with .gz. Unpack the complete data set."
+            )
+        files[part] = path
+    return files
 
 
 def _fold_folder(version: str, fold: int, data_home: Home) -> Path:
@@ -268,10 +272,10 @@ def _fold_folder(version: str, fold: int, data_home: Home) -> Path:
         if (folder / f"Fold{fold}").is_dir():
             return folder / f"Fold{fold}"
     raise InputError(
-        f"{name} is not there: no folder Fold{fold} in {', '.join(map(str, tried))}. It may not be "
-        'handed on: get it from Microsoft\'s page "Microsoft Learning to Rank Datasets", unpack it '
-        f"to {tried[0]}, or give its folder as data_home or in {VARIABLE}. Without it there is "
-        "load_mslr('excerpt')."
+        f"{name} was not found: no folder Fold{fold} in {', '.join(map(str, tried))}. It may not "
+        'be redistributed. Download it from Microsoft\'s page "Microsoft Learning to Rank Datasets", '
+        f"unpack it to {tried[0]}, or pass its folder as data_home or in {VARIABLE}. Without it, "
+        "use load_mslr('excerpt')."
     )
 
 
@@ -279,7 +283,7 @@ def _cut(
     version: str, files: dict[str, Path], qid: NDArray[np.int64], n_rows: list[int],
     data_home: Home,
 ) -> tuple[dict[int, str], list[int]]:  # fmt: skip
-    """The part of each query, and the queries that may be cut off."""
+    """Return the part of each query, and the queries that may be truncated."""
     if version == "sample":
         lines = read_data(SAMPLE_INDEX, data_home).decode().splitlines()
         index = list(csv.DictReader(lines))
@@ -288,13 +292,13 @@ def _cut(
     cut = {}
     ends = np.cumsum(n_rows)
     for part, begin, end in zip(files, [0, *ends[:-1]], ends, strict=True):
-        for at in np.unique(qid[begin:end]).tolist():
-            if at in cut:
+        for query in np.unique(qid[begin:end]).tolist():
+            if query in cut:
                 raise InputError(
-                    f"The query {at} stands in {files[cut[at]]} and in {files[part]}. Unpack the "
-                    "data set anew."
+                    f"The query {query} is in {files[cut[query]]} and in {files[part]}. Unpack the "
+                    "data set again."
                 )
-            cut[at] = part
+            cut[query] = part
     return cut, [*_EXCERPT_CUT] if version == "excerpt" else []
 
 
@@ -311,7 +315,7 @@ def _take_logarithms(X: Any, numbers: list[int]) -> None:
         if (values < 0).any():
             number = numbers[columns[int(np.argmax((values < 0).any(axis=0)))]]
             raise InputError(
-                f"Feature {number} has negative values, whose logarithm is not defined. Give "
+                f"Feature {number} has negative values, whose logarithm is undefined. Pass "
                 "transform=None."
             )
         block[:, columns] = np.log1p(values)

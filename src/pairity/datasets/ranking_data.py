@@ -1,4 +1,4 @@
-"""RankingData: a data set of the literature, with all its labels and the way it is usually cut."""
+"""RankingData: a data set of the literature with all its labels and its usual folds."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class RankingData:
     ----------
     name : str
     label : str
-        The label that `queries` uses unless told otherwise.
+        The label that `queries` uses by default.
     labels : mapping from name to float64 array of shape (n_items,)
     cut : array of shape (n_queries,)
         The fold or part each query belongs to, in the order of ``queries().query_ids``.
     licence : str
-        Of the files, as stated where they are published. It is not that of pairity.
+        The licence of the files as stated by their publisher, not that of pairity.
 
     Examples
     --------
@@ -50,31 +50,31 @@ class RankingData:
     _queries: Queries
 
     def queries(self, label: str | None = None) -> Queries:
-        """All queries, with the label that was loaded or with another of `labels`."""
+        """Return all queries, with the default label or with another one of `labels`."""
         if label is None or label == self.label:
             return self._queries
         require_choice("label", label, tuple(self.labels))
         return replace(self._queries, y=self.labels[label])
 
     def part(self, which: Any, label: str | None = None) -> Queries:
-        """The queries of one fold or part, such as ``"train"`` of MSLR."""
+        """Return the queries of one fold or part, such as ``"train"`` of MSLR."""
         return self.queries(label).take(self._in(which))
 
     def fold(self, which: Any, label: str | None = None) -> tuple[Queries, Queries]:
-        """All other queries, to train on, and those of one fold, to test on."""
+        """Return the training queries, which are outside of a fold, and its test queries."""
         test = self._in(which)
         if test.all():
             raise InputError(
-                f"All queries are in the fold {show(which)}: none is left to train on."
+                f"All queries are in the fold {show(which)}, so none is left for training."
             )
         return self.queries(label).take(~test), self.queries(label).take(test)
 
     def _in(self, which: Any) -> NDArray[np.bool_]:
-        found = np.array([value == which for value in self.cut.tolist()], dtype=bool)
-        if not found.any():
-            there = ", ".join(map(repr, dict.fromkeys(self.cut.tolist())))
-            raise InputError(f"{self.name} has no part {show(which)}. Choose from {there}.")
-        return found
+        inside = np.array([part == which for part in self.cut.tolist()], dtype=bool)
+        if not inside.any():
+            parts = ", ".join(map(repr, dict.fromkeys(self.cut.tolist())))
+            raise InputError(f"{self.name} has no part {show(which)}. Choose from {parts}.")
+        return inside
 
     def __repr__(self) -> str:
         return (
@@ -95,18 +95,18 @@ def ranking_data(
     cut: Mapping[int, Any],
     licence: str,
 ) -> RankingData:
-    """Put the columns of a data set together; `cut` says the fold or part of each query id."""
-    kept = {key: np.asarray(values, dtype=np.float64) for key, values in labels.items()}
+    """Build a data set from its columns; `cut` maps each query id to its fold or part."""
+    arrays = {key: np.asarray(values, dtype=np.float64) for key, values in labels.items()}
     queries = Queries.from_arrays(
-        X, kept[label], qid=qid, sensitive_features=sensitive_features
+        X, arrays[label], qid=qid, sensitive_features=sensitive_features
     )  # fmt: skip
-    for values in kept.values():
+    for values in arrays.values():
         values.flags.writeable = False
-    parts = object_array([cut[int(at)] for at in queries.query_ids])
+    parts = object_array([cut[int(query)] for query in queries.query_ids])
     return RankingData(
         name=name,
         label=label,
-        labels=MappingProxyType(kept),
+        labels=MappingProxyType(arrays),
         cut=parts,
         licence=licence,
         _queries=replace(queries, feature_names=feature_names),
@@ -114,15 +114,16 @@ def ranking_data(
 
 
 def above_median(values: Array, within: NDArray[np.int64]) -> Array:
-    """1 where a value is above the median of its own kind, else 0."""
+    """Return 1 for values above the median of their block of `within`, else 0."""
     result = np.zeros(len(values))
-    for kind in np.unique(within):
-        rows = within == kind
+    for block in np.unique(within):
+        rows = within == block
         result[rows] = values[rows] > np.median(values[rows])
     return result
 
 
 def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Refuse an argument that is none of the choices."""
+    """Refuse an argument that is not one of the choices."""
     if not any(type(value) is type(choice) and value == choice for choice in choices):
-        raise InputError(f"{name} is {show(value)}; choose from {', '.join(map(repr, choices))}.")
+        allowed = ", ".join(map(repr, choices))
+        raise InputError(f"{name} must be one of {allowed} (got {show(value)}).")

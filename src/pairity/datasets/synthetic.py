@@ -17,7 +17,7 @@ from pairity.exceptions import InputError
 
 @dataclass(frozen=True, eq=False)
 class BiasedRanking:
-    """Items with a biased label `y` and the label `y_unbiased` it was made from.
+    """Items with a biased label `y` and the unbiased label `y_unbiased` that it is derived from.
 
     Attributes
     ----------
@@ -26,11 +26,11 @@ class BiasedRanking:
     qid : int64 array of shape (n_items,)
     sensitive_features : object array of shape (n_items,), 'group 1' to 'group K'
     query_weight : float64 array of shape (n_items,), or None
-        The probability of each observation, where labels are not drawn but expected.
+        The probability of each observation, if labels are not drawn but expected.
     query_weight_unbiased : the same for `y_unbiased`, or None
     coef : float64 array of shape (n_features,), of the unbiased score
     lambda_ : float64 array of shape (n_groups, n_groups)
-        The multipliers that undo the bias (antisymmetric), where it is one of pairs.
+        The antisymmetric multipliers that undo a bias of pairs.
     """
 
     X: Array
@@ -44,11 +44,11 @@ class BiasedRanking:
     query_weight_unbiased: Array | None = None
 
     def queries(self) -> Queries:
-        """The biased labels, as a user would have them."""
+        """Return the queries with the biased labels, as a user would observe them."""
         return self._queries(self.y, self.query_weight)
 
     def unbiased(self) -> Queries:
-        """The same items with the labels before the bias."""
+        """Return the same items with the unbiased labels."""
         return self._queries(self.y_unbiased, self.query_weight_unbiased)
 
     def _queries(self, y: Any, query_weight: Any) -> Queries:
@@ -75,12 +75,12 @@ def make_biased_ranking(
     expected: bool = False,
     random_state: Any = None,
 ) -> BiasedRanking:
-    r"""Ranking data with a known bias against some groups.
+    r"""Generate ranking data with a known bias against some groups.
 
-    Items have Gaussian features and an unbiased score :math:`s = \beta^\top x`. Groups are shifted
-    apart along a direction that the score does not see, so that the features tell something of the
-    group and a ranker can learn the bias, while the unbiased scores of the groups are alike
-    (unless `merit_gap` says otherwise).
+    Items have Gaussian features and an unbiased score :math:`s = \beta^\top x`. The features of the
+    groups are shifted apart in a direction orthogonal to the score, so that they carry information
+    about the group and a ranker can learn the bias. The unbiased scores of all groups have the same
+    distribution unless `merit_gap` is set.
 
     Parameters
     ----------
@@ -89,31 +89,32 @@ def make_biased_ranking(
         two items, and `n_items` is the number of comparisons drawn from each list.
     n_features, n_groups : int
     bias : {"scores", "pairs"}
-        "scores": the label says which items lead by :math:`s + \varepsilon + b_g`, the unbiased
-        one by :math:`s + \varepsilon`.
-        "pairs": item i beats item j with probability σ(s_i - s_j - λ_kl), the unbiased label
-        having σ(s_i - s_j). That is the distribution of Proposition 1: the closest, in KL
-        divergence, to the unbiased one that carries the bias; weights W_kl = 2σ(λ_kl) undo it.
+        "scores": the label orders items by :math:`s + \varepsilon + b_g`, the unbiased label by
+        :math:`s + \varepsilon`.
+        "pairs": item i beats item j with probability σ(s_i - s_j - λ_kl); for the unbiased label,
+        with probability σ(s_i - s_j). This is the distribution of Proposition 1: among those with
+        the bias, the closest to the unbiased one in KL divergence. Weights W_kl = 2σ(λ_kl) undo it.
     strength : float
-        How far apart the biases of the most and least favoured group are: b (in units of the
-        score's standard deviation), or λ. 0 is no bias.
+        The difference between the biases of the most and the least favoured group: b (in units of
+        the standard deviation of the score), or λ. 0 means no bias.
     favoured : array of shape (n_groups,), optional
-        Direction of the bias: how much each group is favoured. By default falling evenly from the
-        first group (+½) to the last (-½).
+        Direction of the bias: how much each group is favoured. By default it decreases evenly from
+        the first group (+½) to the last (-½).
     separation : float
-        How far the first and the last group's features are shifted apart, across the score. 0
-        hides the group from the features.
+        The distance between the features of the first and the last group, orthogonal to the score.
+        With 0 the features carry no information about the group.
     merit_gap : float
-        How far the first group's unbiased scores are above the last's.
+        The difference between the mean unbiased scores of the first and the last group.
     noise : float
         Standard deviation of ε in units of the score's ("scores" only).
     n_labels : int
-        Number of label grades ("scores" only); every list is cut into equal shares.
+        Number of label grades ("scores" only); every list is split into equal shares.
     share : array of shape (n_groups,), optional
         Probability of each group; equal by default.
     expected : bool
-        With ``bias="pairs"``: both outcomes of every comparison, weighted by their probability,
-        rather than one drawn at random. Theorem 1 then holds without sampling error.
+        With ``bias="pairs"``: whether both outcomes of every comparison are included, weighted by
+        their probability, rather than one drawn at random. Theorem 1 then holds without sampling
+        error.
     random_state : int, RandomState instance or None
 
     Returns
@@ -128,18 +129,18 @@ def make_biased_ranking(
     Queries(n_queries=20, n_items=600, n_features=5, groups=('group 1', 'group 2'), n_missing=0)
     """
     if bias not in ("scores", "pairs"):
-        raise InputError(f"bias is {bias!r}; choose 'scores' or 'pairs'.")
+        raise InputError(f"bias must be 'scores' or 'pairs' (got {bias!r}).")
     if min(n_queries, n_features, n_groups) < 1 or n_items < 2 or n_labels < 2:
         raise InputError(
             "n_queries, n_features and n_groups must be at least 1, n_items and n_labels 2; got "
             f"{n_queries}, {n_features}, {n_groups}, {n_items}, {n_labels}."
         )
     if expected and bias != "pairs":
-        raise InputError("expected=True goes with bias='pairs': scores are drawn.")
+        raise InputError("expected=True requires bias='pairs', because scores are drawn.")
     rng = check_random_state(random_state)
     favour = np.linspace(0.5, -0.5, n_groups) if favoured is None else np.asarray(favoured, float)
     if favour.shape != (n_groups,):
-        raise InputError(f"favoured has shape {favour.shape}; give one number per group.")
+        raise InputError(f"favoured has shape {favour.shape}. Pass {n_groups}, one per group.")
     coef = rng.normal(size=n_features)
     coef /= np.linalg.norm(coef)
     across = rng.normal(size=n_features)
@@ -187,7 +188,7 @@ def _biased_pairs(
 ) -> BiasedRanking:
     scores = (X @ coef).reshape(-1, 2)
     pair = group.reshape(-1, 2)
-    lambda_ = bias[None, :] - bias[:, None]  # a favoured group's wins are weighed down
+    lambda_ = bias[None, :] - bias[:, None]  # pairs won by a favoured group get a lower weight
     wins = expit(scores[:, 0] - scores[:, 1])
     seen = expit(scores[:, 0] - scores[:, 1] - lambda_[pair[:, 0], pair[:, 1]])
     if expected:
@@ -215,7 +216,7 @@ def _biased_pairs(
 
 
 def _names(group: NDArray[np.int64], n_groups: int) -> NDArray[np.object_]:
-    """Names that sort as the groups are numbered."""
+    """Return names that sort in the order of the groups."""
     width = len(str(n_groups))
     names = [f"group {k:0{width}d}" for k in range(1, n_groups + 1)]
     return np.array(names, dtype=object)[group]

@@ -42,46 +42,46 @@ def load_trec_w3c(
 ) -> RankingData:
     """Experts of the W3C by topic, with gender as the group (TREC Enterprise).
 
-    For each topic 200 candidates, men and women; which of them are experts on it. Prepared by the
-    authors of FA*IR and DELTR, who ordered each list with a bias that they built in: male experts,
-    female experts, other men, other women. The defaults are what the paper describes: 48
-    topics × 200 candidates, five features.
+    Each topic has 200 candidates, men and women, some of whom are experts on it. The authors of
+    FA*IR and DELTR prepared the data and ordered each list with a built-in bias: male experts,
+    female experts, other men, other women. The defaults follow the paper: 48 topics × 200
+    candidates, five features.
 
     Parameters
     ----------
     label : {"above_median", "expert", "order"}
         "above_median" (the paper's): 1 for the upper half of the topic's biased order.
-        "expert": 1 for an expert. It is rebuilt from the order: where that falls into four runs of
-        equal gender, the first two are the experts. It does not carry the built bias, which makes
-        it the label to test against.
+        "expert": 1 for an expert. It is reconstructed from the order: if that consists of four runs
+        of equal gender, the first two are the experts. It does not contain the built-in bias, so it
+        is the label to test against.
         "order": the biased order itself, from 1 at the top in steps of 0.005.
         All are in the result's `labels`.
     topics : {"usable", "all"}
-        "usable": the 48 topics that have a female expert. In the other 12 the order falls into two
-        runs and who is an expert cannot be told; "all" has no label "expert".
+        "usable": the 48 topics that have a female expert. In the other 12 topics, the order
+        consists of two runs and does not identify the experts, so "all" has no label "expert".
     group_as_feature : bool
         Whether gender (1 for women) is among the features, before the others.
     drop_duplicates : bool
         Whether rows that repeat a whole row of their topic are dropped. Topic 43, one of the 12,
-        holds 390 rows, 180 of them repeated.
+        has 390 rows, 180 of which are repeated.
     data_home : path, optional
-        A folder that holds ``trec_w3c/…csv``, or the same with ``.gz``. By default that of the
-        environment variable ``PAIRITY_DATA``; then the user's cache is looked through.
+        A folder with ``trec_w3c/…csv``, or the same with ``.gz``. By default the folder of the
+        environment variable ``PAIRITY_DATA``. The user's cache is searched next.
     download : bool
-        Whether the file is downloaded where it is not found. Its digest is checked in any case.
+        Whether the file is downloaded if it is not found. Its digest is always checked.
     progress : {"auto"} or bool
 
     Returns
     -------
     RankingData
-        ``fold(k)`` for k from 1 to 6 tests topics 10k - 9 to 10k, as DELTR does; the paper splits
+        ``fold(k)`` for k from 1 to 6 tests on topics 10k - 9 to 10k, as in DELTR. The paper splits
         at random instead: ``queries().split(0.2, random_state=…)``.
 
     Notes
     -----
-    The features (statistics of text match, z-scored) tell little: a linear model has an AUC of
-    about 0.51 for "expert". Candidates of unknown gender count as men. The file's licence is
-    GPL-3.0, as stated where it is published.
+    The features (z-scored statistics of text match) are hardly informative: a linear model has an
+    AUC of about 0.51 for "expert". Candidates of unknown gender count as men. The licence of the
+    file is GPL-3.0, as stated by its publisher.
 
     References
     ----------
@@ -92,8 +92,8 @@ def load_trec_w3c(
     require_choice("topics", topics, ("usable", "all"))
     if label == "expert" and topics == "all":
         raise InputError(
-            "The label 'expert' is known for 48 topics only. Give topics='usable', or another "
-            "label."
+            "The label 'expert' is known only for 48 topics. Pass topics='usable', or "
+            "another label."
         )
     content = read_data(FILE, data_home, download=download, progress=progress)
     table = np.loadtxt(io.BytesIO(content), delimiter=",", ndmin=2)
@@ -124,10 +124,10 @@ def load_trec_w3c(
 
 
 def _experts(topic: NDArray[np.int64], gender: Array, score: Array) -> Array:
-    """1 for an expert, 0 for another, NaN where a topic's order does not tell."""
+    """Return 1 for experts, 0 for others, NaN if the order of a topic does not identify them."""
     result = np.full(len(topic), np.nan)
-    for at in np.unique(topic):
-        rows = np.flatnonzero(topic == at)
+    for number in np.unique(topic):
+        rows = np.flatnonzero(topic == number)
         rows = rows[np.argsort(-score[rows], kind="stable")]
         begins = np.flatnonzero(np.diff(gender[rows])) + 1
         if len(begins) == 3:  # four runs
