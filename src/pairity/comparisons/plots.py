@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from pairity._utils.extras import import_extra
 from pairity._utils.files import atomic_write
 from pairity.audits.estimates import Estimate
-from pairity.exceptions import MissingExtraError
 
 # Colours that can be distinguished with any kind of colour vision (Okabe & Ito), with markers.
 STYLES = (
@@ -135,15 +135,8 @@ def _handles(styles: Mapping[str, tuple[str, str]], methods: Mapping[str, bool])
 
 
 def import_matplotlib(module: str) -> Any:
-    """Import a part of Matplotlib, or say how to install it."""
-    from importlib import import_module
-
-    try:
-        return import_module(f"matplotlib.{module}")
-    except ImportError as error:
-        raise MissingExtraError(
-            'A plot requires Matplotlib. Install it with: pip install "pairity[plot]"'
-        ) from error
+    """Import a module of Matplotlib, or raise an error that says how to install it."""
+    return import_extra(f"matplotlib.{module}", "A plot", "plot")
 
 
 def save_plot(axes: Any, path: Path) -> None:

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from importlib import import_module
 from typing import Any, ClassVar
 
 import scipy.sparse as sp
 
+from pairity._utils.extras import import_extra
 from pairity._utils.json_codec import Entry, Place, build, encode
 from pairity._utils.validation import show
-from pairity.exceptions import InputError, MissingExtraError, ModelFileError
+from pairity.exceptions import InputError, ModelFileError
 from pairity.rankers._estimators import PairRanker
 
 
 def import_engine(library: str, user: str, *, extra: str | None = None) -> Any:
     """Import an engine's library, or raise an error that says how to install it."""
-    try:
-        return import_module(library)
-    except ImportError as error:
-        name = library.partition(".")[0]
-        raise MissingExtraError(
-            f'{user} requires {name}. Install it with: pip install "pairity[{extra or name}]"'
-        ) from error
+    return import_extra(library, user, extra or library.partition(".")[0])
 
 
 def unreadable(name: str, error: object) -> ModelFileError:
