@@ -12,7 +12,7 @@ TREES = 200
 ROUNDS = 40
 TRAIN, TEST = 300_000, 60_000
 
-# Each run is a process of its own: peak memory is the process's, and nothing is left over.
+# Each run is a separate process, so that its peak memory is that of the run.
 CODE = """
 import json, resource, sys, time, warnings
 import numpy as np
@@ -85,7 +85,7 @@ def run():
     note = (
         "2,500 training and 500 test queries, two groups, tolerance 0.01 on the training queries, "
         "one seed, two threads, OMP_WAIT_POLICY=PASSIVE. “Plain” is the engine's own estimator "
-        "with its own objective (lambdarank, rank:ndcg). Each row is a process of its own, timed "
+        "with its own objective (lambdarank, rank:ndcg). Each row is a separate process, timed "
         "from arrays to model; the peak is the whole process's."
     )
     return markdown(header, rows) + "\n\n" + note

@@ -1,6 +1,6 @@
 """Parquet files larger than the memory that a process is allowed; cost against rows.
 
-python -m benchmarks.larger_than_memory FOLDER ENGINE BYTES    one measured process, by itself
+python -m benchmarks.larger_than_memory FOLDER ENGINE BYTES    one measured process
 """
 
 import json
@@ -43,14 +43,14 @@ def memory():
     with tempfile.TemporaryDirectory() as folder:
         size = write(folder, ROWS, FEATURES)
         for engine in ("linear", "xgboost", "lightgbm"):
-            told = measured(folder, engine, ALLOWED)
+            results = measured(folder, engine, ALLOWED)
             rows.append(
                 [
                     engine,
-                    *(f"{told[step]:.0f}" for step in ("read", "fit", "predict", "audit")),
-                    told["passes"], f"{told['peak'] / 2**20:.0f}",
-                    f"{told['before']:.4f}" if engine == "linear" else "–",
-                    f"{told['after']:.4f}", f"{told['auc']:.4f}",
+                    *(f"{results[step]:.0f}" for step in ("read", "fit", "predict", "audit")),
+                    results["passes"], f"{results['peak'] / 2**20:.0f}",
+                    f"{results['before']:.4f}" if engine == "linear" else "–",
+                    f"{results['after']:.4f}", f"{results['auc']:.4f}",
                 ]
             )  # fmt: skip
     header = [
@@ -62,7 +62,7 @@ def memory():
         f"{ROWS:,} rows × {FEATURES} features in float64: {ROWS * FEATURES * 8 / 2**30:.2f} GiB of "
         f"features in {size / 2**30:.2f} GiB of files, with row groups of 8,000 rows that cut "
         f"queries; {ROWS // 120:,} queries of 120 items, a fifth of them held out. Each line is a "
-        f"process of its own that may allocate {ALLOWED / 2**30:.2f} GiB (RLIMIT_DATA: heap and "
+        f"separate process that may allocate {ALLOWED / 2**30:.2f} GiB (RLIMIT_DATA: heap and "
         "private memory, whichever library takes it, reserved stacks too; not the code of "
         "libraries, which the peak of resident memory counts, nor the system's cache of files). "
         "It reads, trains FairRanker (statistical parity, tolerance 0.01), predicts the held-out "
@@ -78,7 +78,7 @@ def memory():
 
 
 def measured(folder, engine, allowed):
-    """What a process of its own tells."""
+    """Return the measurements of a separate process."""
     command = [sys.executable, "-m", "benchmarks.larger_than_memory", folder, engine, str(allowed)]
     command = ["sh", "-c", f'ulimit -s {STACK // 2**10} && exec "$@"', "sh", *command]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **SETTINGS})
@@ -95,11 +95,11 @@ def child(folder, engine, allowed):
     from pairity.data import read_parquet
     from pairity.data.parquet_features import ParquetFeatures
 
-    told = {"passes": 0}
+    results = {"passes": 0}
     plain = ParquetFeatures.blocks
 
     def counted(self, cuts=None):
-        told["passes"] += 1
+        results["passes"] += 1
         yield from plain(self, cuts)
 
     ParquetFeatures.blocks = counted
@@ -107,7 +107,7 @@ def child(folder, engine, allowed):
 
     def lap(name):
         nonlocal clock
-        told[name], clock = time.perf_counter() - clock, time.perf_counter()
+        results[name], clock = time.perf_counter() - clock, time.perf_counter()
 
     queries = read_parquet(folder, **COLUMNS)
     train, test = queries.split(0.2, random_state=0)
@@ -120,14 +120,14 @@ def child(folder, engine, allowed):
     lap("predict")
     result = audit(test, scores)
     lap("audit")
-    told |= {
+    results |= {
         "before": model.history_[0].violation,
         "after": result.violation["statistical"],
         "auc": result.auc,
         "rounds": len(model.history_),
         "peak": peak(),
     }
-    print(json.dumps(told))
+    print(json.dumps(results))
 
 
 def ranker(engine):

@@ -1,4 +1,4 @@
-"""One boosting round with our objective, against the engines' own ranking objectives."""
+"""One boosting round with pairity's objective, against the engines' own ranking objectives."""
 
 import json
 import os
@@ -27,8 +27,10 @@ def lightgbm_rounds(X, y, qid, group):
 
     def train(objective):
         if not isinstance(objective, str):
-            ours = Objective(queries, objective, lambda *_: np.array([[1.0, 0.7], [1.3, 1.0]]))
-            objective = lambda scores, _: ours(scores)  # noqa: E731
+            pair_objective = Objective(
+                queries, objective, lambda *_: np.array([[1.0, 0.7], [1.3, 1.0]])
+            )
+            objective = lambda scores, _: pair_objective(scores)  # noqa: E731
         lgb.train({**params, "objective": objective}, data, ROUNDS)
 
     return train, ["lambdarank", LambdaRank(), Logistic()]
@@ -49,8 +51,12 @@ def xgboost_rounds(X, y, qid, group):
         if isinstance(objective, str):
             xgb.train({**params, "objective": objective}, data, ROUNDS)
             return
-        ours = Objective(queries, objective, lambda *_: np.array([[1.0, 0.7], [1.3, 1.0]]))
-        xgb.train(params, data, ROUNDS, obj=lambda scores, _: ours(scores.astype(np.float64)))
+        pair_objective = Objective(
+            queries, objective, lambda *_: np.array([[1.0, 0.7], [1.3, 1.0]])
+        )
+        xgb.train(
+            params, data, ROUNDS, obj=lambda scores, _: pair_objective(scores.astype(np.float64))
+        )
 
     return train, ["rank:pairwise", "rank:ndcg", LambdaRank(), Logistic()]
 

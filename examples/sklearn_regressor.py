@@ -1,4 +1,4 @@
-"""scikit-learn: any regressor that takes sample_weight, by Newton boosting."""
+"""scikit-learn: any regressor that takes sample_weight, through Newton boosting."""
 
 from sklearn.ensemble import HistGradientBoostingRegressor
 
@@ -12,5 +12,5 @@ regressor = HistGradientBoostingRegressor(max_iter=5, max_leaf_nodes=7, random_s
 for name, max_rounds in (("plain", 0), ("reweighted", 10)):
     model = FairRanker(regressor, "inter", max_rounds=max_rounds, validation=0.25, random_state=0)
     model.fit(**train)
-    found = audit(test, model.predict(test.X))
-    print(f"{name}: inter-group violation {found.violation['inter']:.3f}, AUC {found.auc:.3f}")
+    result = audit(test, model.predict(test.X))
+    print(f"{name}: inter-group violation {result.violation['inter']:.3f}, AUC {result.auc:.3f}")

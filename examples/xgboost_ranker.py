@@ -1,4 +1,4 @@
-"""XGBoost: lambda moves between the trees of a single training run."""
+"""XGBoost: lambda changes between the trees of a single training run."""
 
 from xgboost import XGBRanker
 
@@ -15,7 +15,7 @@ for name, max_rounds in (("plain", 0), ("reweighted", 3)):
         random_state=0,
     )  # fmt: skip
     model.fit(**train)
-    found = audit(test, model.predict(test.X))
-    print(f"{name}: inter-group violation {found.violation['inter']:.3f}, AUC {found.auc:.3f}")
+    result = audit(test, model.predict(test.X))
+    print(f"{name}: inter-group violation {result.violation['inter']:.3f}, AUC {result.auc:.3f}")
 
-model.ranker_.model_.save_model("model.ubj")  # XGBoost's own file; reading it needs no pairity
+model.ranker_.model_.save_model("model.ubj")  # XGBoost's own file, readable without pairity

@@ -117,16 +117,16 @@ def test_without_rounds_ndcg_is_that_of_the_engines_own_training(engine):
         train, test = made.qid < 80, made.qid >= 80
         held = SimpleNamespace(X=made.X[test], y=made.y[test])
         own = engine.model(n_estimators=30)
-        ours = FairRanker(engine.model(n_estimators=30), max_rounds=0)
+        actual = FairRanker(engine.model(n_estimators=30), max_rounds=0)
         groups = {"group": [20] * 80} if engine.name == "lightgbm" else {"qid": made.qid[train]}
         if engine.name == "lightgbm":
             own.set_params(verbose=-1)
         own.fit(made.X[train], made.y[train], **groups)
-        ours.fit(
+        actual.fit(
             made.X[train], made.y[train], qid=made.qid[train],
             sensitive_features=made.sensitive_features[train],
         )  # fmt: skip
-        gaps.append(mean_ndcg(ours, held) - mean_ndcg(own, held))
+        gaps.append(mean_ndcg(actual, held) - mean_ndcg(own, held))
     assert np.mean(gaps) > -0.01
     assert np.max(np.abs(gaps)) < 0.03
 
@@ -491,11 +491,11 @@ def test_early_stopping_without_an_evaluation_set(engine):
 class Watched(Logistic):
     """A loss that tells a function of each call."""
 
-    def __init__(self, told):
-        object.__setattr__(self, "told", told)
+    def __init__(self, on_iteration):
+        object.__setattr__(self, "on_iteration", on_iteration)
 
     def derivatives(self, queries, scores, table, *, iteration=0):
-        self.told(iteration)
+        self.on_iteration(iteration)
         return super().derivatives(queries, scores, table)
 
     def __deepcopy__(self, memo):
@@ -527,12 +527,12 @@ def test_all_threads(engine, n_jobs, monkeypatch):
 def raise_in_round(number, error, n_trees=8):
     calls = []
 
-    def told(_iteration):
+    def on_iteration(_iteration):
         calls.append(0)
         if len(calls) == number * n_trees + 4:
             raise error
 
-    return Watched(told)
+    return Watched(on_iteration)
 
 
 def test_failures_say_where(engine):

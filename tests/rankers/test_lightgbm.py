@@ -209,12 +209,12 @@ def test_settings_of_lambdarank(params, same):
     """LightGBM's own ranks ties by row, which is a matter of the first trees only."""
     own = model(**params, n_estimators=40, verbose=-1).fit(MADE.X, MADE.y, group=[15] * 40)
     for loss in (None, "lambdarank"):
-        ours = fitted(loss, params=params).predict(MADE.X)
-        assert np.array_equal(ours, fitted(same).predict(MADE.X))
+        actual = fitted(loss, params=params).predict(MADE.X)
+        assert np.array_equal(actual, fitted(same).predict(MADE.X))
         longer = fitted(loss, params={**params, "n_estimators": 40}).predict(MADE.X)
         assert np.corrcoef(own.predict(MADE.X), longer)[0, 1] > 0.9
     if params:
-        assert np.abs(ours - fitted().predict(MADE.X)).max() > 1e-3
+        assert np.abs(actual - fitted().predict(MADE.X)).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "lambdarank_truncation_level", "lambdarank_norm"])

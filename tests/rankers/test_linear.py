@@ -37,22 +37,22 @@ def test_equals_logistic_regression_on_difference_vectors(weighted):
     queries = data()
     table = some_table() if weighted else np.ones((3, 3))
     alpha = 1e-3
-    ours = LinearRanker(alpha=alpha, **TIGHT).fit_pairs(queries, table)
+    actual = LinearRanker(alpha=alpha, **TIGHT).fit_pairs(queries, table)
     i, j = (np.concatenate(part) for part in zip(*iter_pairs(queries), strict=True))
     scale = queries.X.std(axis=0)
     differences = (queries.X[i] - queries.X[j]) / scale
     weight = table[queries.group[i], queries.group[j]]
-    theirs = LogisticRegression(
+    reference = LogisticRegression(
         C=1.0 / (alpha * weight.sum()), fit_intercept=False, tol=1e-10, max_iter=10_000
     )
     both = np.r_[differences, -differences]  # it wants two classes
-    theirs.fit(both, np.repeat([1, 0], len(i)), sample_weight=np.tile(weight / 2, 2))
-    np.testing.assert_allclose(ours.coef_ * scale, theirs.coef_[0], atol=1e-6)
+    reference.fit(both, np.repeat([1, 0], len(i)), sample_weight=np.tile(weight / 2, 2))
+    np.testing.assert_allclose(actual.coef_ * scale, reference.coef_[0], atol=1e-6)
 
 
 def test_a_margin_is_that_of_the_loss_on_explicit_pairs():
     queries, table, alpha = data(), some_table(), 1e-3
-    ours = LinearRanker(alpha=alpha, margin=1.5, **TIGHT).fit_pairs(queries, table)
+    actual = LinearRanker(alpha=alpha, margin=1.5, **TIGHT).fit_pairs(queries, table)
     i, j = (np.concatenate(part) for part in zip(*iter_pairs(queries), strict=True))
     scale = queries.X.std(axis=0)
     differences = (queries.X[i] - queries.X[j]) / scale
@@ -66,8 +66,8 @@ def test_a_margin_is_that_of_the_loss_on_explicit_pairs():
         return weight @ np.logaddexp(0.0, lost) + 0.5 * alpha * beta @ beta, gradient
 
     found = minimize(loss, np.zeros(6), jac=True, options={"gtol": 1e-9})
-    np.testing.assert_allclose(ours.coef_ * scale, found.x, atol=1e-6)
-    np.testing.assert_allclose(ours.loss_, found.fun, rtol=1e-10)
+    np.testing.assert_allclose(actual.coef_ * scale, found.x, atol=1e-6)
+    np.testing.assert_allclose(actual.loss_, found.fun, rtol=1e-10)
     assert np.unique(queries.y).tolist() == [0.0, 1.0, 2.0]
 
 
@@ -174,10 +174,10 @@ def test_the_response_is_the_derivative_of_the_fit(margin):
     up = clone(ranker).fit_pairs(queries, table + step * change, previous=model)
     down = clone(ranker).fit_pairs(queries, table - step * change, previous=model)
     expected = queries.X @ (up.coef_ - down.coef_) / (2 * step)
-    (ours,) = model.response(queries, table, change[None])
+    (actual,) = model.response(queries, table, change[None])
     inside = expected - np.bincount(queries.query, expected)[queries.query] / 25
-    ours = ours - np.bincount(queries.query, ours)[queries.query] / 25
-    np.testing.assert_allclose(ours, inside, atol=0.05 * np.abs(inside).max())
+    actual = actual - np.bincount(queries.query, actual)[queries.query] / 25
+    np.testing.assert_allclose(actual, inside, atol=0.05 * np.abs(inside).max())
 
 
 def test_says_when_it_has_not_converged():

@@ -52,10 +52,10 @@ def test_a_linear_regressor_comes_to_the_linear_minimum(regressor, n_labels, tab
     queries = data.queries()
     best = LinearRanker(alpha=0.0).fit_pairs(queries, table)
     least = mean_loss(queries, best.predict(data.X), table)
-    ours = RegressorRanker(regressor).fit_pairs(queries, table)
-    assert mean_loss(queries, ours.predict(data.X), table) == pytest.approx(least, rel=1e-3)
-    assert ours.loss_curve_[-1] == pytest.approx(
-        mean_loss(queries, ours.predict(data.X), table), rel=1e-9
+    actual = RegressorRanker(regressor).fit_pairs(queries, table)
+    assert mean_loss(queries, actual.predict(data.X), table) == pytest.approx(least, rel=1e-3)
+    assert actual.loss_curve_[-1] == pytest.approx(
+        mean_loss(queries, actual.predict(data.X), table), rel=1e-9
     )
 
 

@@ -119,20 +119,22 @@ def test_batches_add_up_to_the_whole():
 def test_training_equals_training_on_explicit_pairs():
     """The same optimizer, step by step, with torch doing all of it."""
     module = net(dtype=torch.float64)
-    ours = TorchRanker(module, epochs=20, standardise=False, decay=False, **FULL)
-    ours.fit_pairs(QUERIES, TABLE)
-    theirs = copy.deepcopy(module)
-    optimizer = torch.optim.Adam(theirs.parameters(), lr=0.01)
+    actual = TorchRanker(module, epochs=20, standardise=False, decay=False, **FULL)
+    actual.fit_pairs(QUERIES, TABLE)
+    reference = copy.deepcopy(module)
+    optimizer = torch.optim.Adam(reference.parameters(), lr=0.01)
     curve = []
     for _ in range(20):
         optimizer.zero_grad()
-        loss = explicit_loss(theirs, QUERIES, TABLE)
+        loss = explicit_loss(reference, QUERIES, TABLE)
         loss.backward()
         optimizer.step()
         curve.append(loss.item())
-    np.testing.assert_allclose(ours.loss_curve_, curve, rtol=1e-9)
-    for name, parameter in theirs.state_dict().items():
-        torch.testing.assert_close(ours.model_.state_dict()[name], parameter, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(actual.loss_curve_, curve, rtol=1e-9)
+    for name, parameter in reference.state_dict().items():
+        torch.testing.assert_close(
+            actual.model_.state_dict()[name], parameter, rtol=1e-6, atol=1e-8
+        )
 
 
 @pytest.mark.parametrize(
@@ -150,9 +152,9 @@ def test_a_linear_module_comes_to_the_linear_minimum(options):
     data = make(60, 20)
     queries = data.queries()
     best = LinearRanker(alpha=0.0).fit_pairs(queries, TABLE)
-    ours = TorchRanker(linear(), random_state=0, **options).fit_pairs(queries, TABLE)
+    actual = TorchRanker(linear(), random_state=0, **options).fit_pairs(queries, TABLE)
     least = mean_loss(queries, best.predict(data.X), TABLE)
-    assert mean_loss(queries, ours.predict(data.X), TABLE) == pytest.approx(least, rel=1e-3)
+    assert mean_loss(queries, actual.predict(data.X), TABLE) == pytest.approx(least, rel=1e-3)
 
 
 @pytest.mark.parametrize("loss", ["logistic", "hinge", "bpr", "lambdarank"])

@@ -1,11 +1,11 @@
-"""One training run on all workers at once, each with its own share of the queries.
+"""One training run on all workers of a Dask cluster, each with its own share of the queries.
 
 Every worker calls the engine's own training with the same settings, and the engines add up their
-histograms among themselves, as `xgboost.dask` and `lightgbm.dask` have them do. Binned data stay
-on the workers from round to round.
+histograms, as in `xgboost.dask` and `lightgbm.dask`. Binned data stay on the workers between
+rounds.
 
-A worker that is lost ends the run. It is begun again, from the same λ, on the workers that are
-left; those that hang in an engine that waits for the lost one are restarted, where nannies can.
+If a worker is lost, the run starts again from the same λ on the remaining workers. Workers that
+hang in an engine waiting for the lost one are restarted, if they have nannies.
 """
 
 from __future__ import annotations
@@ -28,26 +28,28 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityError, PairityWarning, TrainingError
 from pairity.rankers._estimators import remember_queries
 
-ATTEMPTS = 4
-MEETING = 120.0  # seconds for all workers to meet
-GRACE = 15.0  # seconds for the others to end by themselves after one of them has failed
-RETURN = 60.0  # seconds for workers to come back where none is left
+ATTEMPTS = 4  # at one run, before lost workers are an error
+MEETING = 120.0  # seconds for all workers to connect
+GRACE = 15.0  # seconds for the other workers to end after one of them has failed
+RETURN = 60.0  # seconds for workers to come back
 
-_open: dict[tuple[str, int], socket.socket] = {}  # of the process: places taken for a meeting
+# Sockets of this process that reserve ports: by token of the run and rank, -1 for the port of sums.
+_open: dict[tuple[str, int], socket.socket] = {}
+_trackers: dict[str, Any] = {}  # XGBoost's trackers of this process, by token of the run
 
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the workers of a run meet.
+    """The addresses at which the workers of a run connect.
 
     Attributes
     ----------
-    token : str, of the run
-    key : bytes, which proves that a worker belongs to it
-    hosts : tuple of str, of each worker
-    ports : tuple of int, the port that each holds for its engine
-    door : int, the port on the first worker for sums
-    tracker : dict, what XGBoost's workers are told
+    token : str, identifies the run
+    key : bytes, proves that a worker belongs to the run
+    hosts : tuple of str, one per worker
+    ports : tuple of int, the port that each worker reserves for its engine
+    door : int, the port for sums on the first worker
+    tracker : dict, the arguments of XGBoost's communicator
     """
 
     token: str
@@ -59,37 +61,39 @@ class Meeting:
 
     @property
     def size(self) -> int:
-        """How many workers there are."""
+        """Number of workers."""
         return len(self.hosts)
 
 
 class _LostWorkerError(Exception):
-    """A worker is gone; what it was doing can be done again."""
+    """A worker was lost; the run can be repeated."""
 
 
 def train_on_workers(queries: DaskQueries, ranker: Any, follow: Any, fit_params: Any) -> None:
-    """Train on all workers at once; begin again where some of them are lost.
+    """Train on all workers at once, and repeat the run if some of them are lost.
 
     Parameters
     ----------
+    queries : DaskQueries
     ranker : BoosterRanker
-        Has learnt, at the end, what the workers have.
+        It receives the fitted attributes of the workers' model.
     follow : callable, as in `BoosterRanker.fit_following`
-        One with an attribute ``lambda_`` has it set to what the run ended with.
+        Its attribute ``lambda_``, if any, is set to the last value of the run.
+    fit_params : dict, parameters of the engine's fit
     """
     if fit_params.get("eval_set") is not None:
         raise InputError(
-            "eval_set is not taken beside Dask collections. Leave it out, and audit the model on "
-            "other queries."
+            "eval_set cannot be used with Dask collections. Remove it, and audit the model on "
+            "held-out queries."
         )
     if not queries.n_pairs:
         raise InputError(
-            f"No query has two different labels: none of the {queries.n_queries} queries makes a "
-            "preference pair, so there is nothing to rank by. Check y and qid."
+            f"No query has two different labels: none of the {queries.n_queries} queries has a "
+            "preference pair. Check y and qid."
         )
     lost: Exception | None = None
-    there = workers_of(queries.client).values()
-    come_back = len(queries.shares) if all(each.get("nanny") for each in there) else 1
+    workers = workers_of(queries.client).values()
+    n_returning = len(queries.shares) if all(worker.get("nanny") for worker in workers) else 1
     for _ in range(ATTEMPTS):
         try:
             with while_connected(queries.client):
@@ -98,15 +102,15 @@ def train_on_workers(queries: DaskQueries, ranker: Any, follow: Any, fit_params:
         except _LostWorkerError as error:
             lost = error
             before = len(queries.shares)
-            _wait_for_workers(queries.client, come_back)
+            _wait_for_workers(queries.client, n_returning)
             queries.place()
             if len(queries.shares) < before and type(ranker).engine[0] == "lightgbm":
                 _warn_of_fewer(before, len(queries.shares))
     else:
         raise TrainingError(
-            f"Workers were lost in {ATTEMPTS} attempts at one round ({lost}). Look at their logs "
-            "(memory, most often) and give them more; with FairRanker(checkpoint=DIR) the rounds "
-            "that ended are not repeated."
+            f"Workers were lost in {ATTEMPTS} attempts at one round ({lost}). The most frequent "
+            "cause is memory: check the workers' logs and give them more. With "
+            "FairRanker(checkpoint=DIR), completed rounds are not repeated."
         ) from lost
     if counted != queries.n_pairs:
         raise TrainingError(
@@ -127,13 +131,13 @@ def _run(queries: DaskQueries, ranker: Any, follow: Any, fit_params: Any) -> Any
     library = type(ranker).engine[0]
     follow = copy.copy(follow)
     if hasattr(follow, "measured_on"):
-        follow.measured_on = None  # on a worker, its own share
+        follow.measured_on = None  # each worker measures on its own share
     try:
-        taken = [
-            client.submit(_take_place, token, rank, workers=[address], pure=False)
+        reserved = [
+            client.submit(_reserve_port, token, rank, workers=[address], pure=False)
             for rank, address in enumerate(addresses)
         ]
-        places = _results(client, taken, addresses)
+        places = _results(client, reserved, addresses)
         door, tracker = 0, {}
         if len(addresses) > 1:
             opened = client.submit(
@@ -157,37 +161,37 @@ def _run(queries: DaskQueries, ranker: Any, follow: Any, fit_params: Any) -> Any
         for task in tasks:
             with suppress(Exception):
                 task.cancel()
-    return (*results[0][:2], sum(each[2] for each in results))
+    return (*results[0][:2], sum(n_pairs for *_, n_pairs in results))
 
 
 def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
-    """What all tasks return; a lost worker is noticed, and so is one that fails."""
-    first_failure, failed_at, began = None, 0.0, time.monotonic()
+    """Return the results of all tasks; raise an error if a worker is lost or fails."""
+    failed_at: float | None = None
+    started = time.monotonic()
     while True:
         if client.status != "running":
             raise lost_client(client)
         alive = workers_of(client)
-        gone = [each for each in addresses if each not in alive]
+        lost = any(address not in alive for address in addresses)
         waiting = [
             address
             for task, address in zip(tasks, addresses, strict=True)
             if task.status == "pending" and address in alive
         ]
-        failure = next((task for task in tasks if task.status in ("error", "lost")), None)
-        if first_failure is None and (gone or failure is not None):
-            first_failure, failed_at = (gone, failure), time.monotonic()
-        if not waiting or (first_failure and time.monotonic() - failed_at > GRACE):
+        if failed_at is None and (lost or any(task.status in ("error", "lost") for task in tasks)):
+            failed_at = time.monotonic()
+        if not waiting or (failed_at is not None and time.monotonic() - failed_at > GRACE):
             break
-        time.sleep(min(0.5, 0.02 + 0.05 * (time.monotonic() - began)))
-    if first_failure is None:
-        found: list[Any] = client.gather(tasks)
-        return found
+        time.sleep(min(0.5, 0.02 + 0.05 * (time.monotonic() - started)))
+    if failed_at is None:
+        results: list[Any] = client.gather(tasks)
+        return results
     _free(client, tasks, waiting, alive)
-    time.sleep(0.5)  # for the scheduler to notice who is gone
+    time.sleep(0.5)  # the scheduler notices lost workers with a delay
     alive = workers_of(client)
-    gone = [each for each in addresses if each not in alive]
+    gone = [address for address in addresses if address not in alive]
     failures = [task.exception() for task in tasks if task.status == "error"]
-    own = next((each for each in failures if not _is_of_peers(each)), None)
+    own = next((failure for failure in failures if not _is_of_peers(failure)), None)
     if own is not None and not gone:
         raise own
     if gone:
@@ -196,7 +200,7 @@ def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
 
 
 def _is_of_peers(error: Any) -> bool:
-    """Whether a worker failed because of another one."""
+    """Whether a worker failed because of another worker."""
     if isinstance(error, TrainingError):
         return True
     if isinstance(error, PairityError):
@@ -206,16 +210,16 @@ def _is_of_peers(error: Any) -> bool:
 
 
 def _free(client: Any, tasks: list[Any], hanging: list[str], alive: Any) -> None:
-    """Restart workers that wait in an engine for one that is gone."""
+    """Restart workers that wait in an engine for a lost one."""
     if not hanging:
         return
-    without = [each for each in hanging if not alive[each].get("nanny")]
-    if without:
+    without_nanny = [address for address in hanging if not alive[address].get("nanny")]
+    if without_nanny:
         raise TrainingError(
-            f"A worker was lost in the middle of a round, and {', '.join(without)} hang in the "
-            "engine, waiting for it; without nannies they cannot be restarted from here. Restart "
-            "the cluster and fit again; with FairRanker(checkpoint=DIR) the rounds that ended are "
-            "not repeated."
+            f"A worker was lost during a round, and {', '.join(without_nanny)} hang in the engine, "
+            "waiting for it. Workers without nannies cannot be restarted from here. Restart the "
+            "cluster and fit again. With FairRanker(checkpoint=DIR), completed rounds are not "
+            "repeated."
         )
     for task in tasks:
         task.cancel()
@@ -224,16 +228,16 @@ def _free(client: Any, tasks: list[Any], hanging: list[str], alive: Any) -> None
 
 def _warn_of_fewer(before: int, now: int) -> None:
     warnings.warn(
-        f"A worker was lost: the round is begun again on {now} instead of {before}. LightGBM "
-        "counts the items of a leaf otherwise on another number of machines, so that the model is "
-        "not quite what it would have been (see min_child_samples in DISTRIBUTED.md).",
+        f"A worker was lost: the round starts again on {now} workers instead of {before}. LightGBM "
+        "estimates the number of items in a leaf differently on another number of machines, so "
+        "the model differs slightly (see min_child_samples in DISTRIBUTED.md).",
         PairityWarning,
         stacklevel=2,
     )
 
 
 def _wait_for_workers(client: Any, wanted: int) -> None:
-    """Until as many are there as before, where nannies bring them back; else until there is one."""
+    """Wait for the wanted number of workers, and then for at least one."""
     try:
         with suppress(TimeoutError):
             client.wait_for_workers(wanted, timeout=RETURN)
@@ -241,26 +245,26 @@ def _wait_for_workers(client: Any, wanted: int) -> None:
     except TimeoutError as error:
         raise TrainingError(
             f"All workers were lost, and none came back within {RETURN:g} s. Start workers and fit "
-            "again; with FairRanker(checkpoint=DIR) the rounds that ended are not repeated."
+            "again. With FairRanker(checkpoint=DIR), completed rounds are not repeated."
         ) from error
 
 
 # --- on a worker ---------------------------------------------------------------------------------
 
 
-def _take_place(token: str, rank: int) -> tuple[str, int]:
-    """The host of this worker, and a port that is kept for it."""
+def _reserve_port(token: str, rank: int) -> tuple[str, int]:
+    """Return the host of this worker and a port that is reserved for it."""
     from distributed import get_worker
     from distributed.comm import get_address_host
 
     address = get_worker().address
     host = "127.0.0.1" if address.startswith("inproc") else get_address_host(address)
-    _open[token, rank] = held = socket.create_server((host, 0))
-    return host, int(held.getsockname()[1])
+    _open[token, rank] = reserved = socket.create_server((host, 0))
+    return host, int(reserved.getsockname()[1])
 
 
 def _open_door(token: str, size: int, library: str, host: str) -> tuple[int, dict[str, Any]]:
-    """On the first worker: a port for sums, and XGBoost's tracker."""
+    """Open a port for sums, and start XGBoost's tracker, on the first worker."""
     _open[token, -1] = door = socket.create_server((host, 0), backlog=size)
     tracker: dict[str, Any] = {}
     if library == "xgboost":
@@ -273,14 +277,11 @@ def _open_door(token: str, size: int, library: str, host: str) -> tuple[int, dic
     return int(door.getsockname()[1]), tracker
 
 
-_trackers: dict[str, Any] = {}
-
-
 def _train(
     meeting: Meeting, rank: int, library: str, ranker: Any, share: Queries, follow: Any,
     fit_params: Any,
 ) -> tuple[Any, Any, int]:  # fmt: skip
-    """One worker's part of a run; the first hands back the model and λ."""
+    """Run one worker's part; the first worker returns the model and λ."""
     try:
         with ExitStack() as entered:
             peers = _meet(meeting, rank)
@@ -300,19 +301,19 @@ def _train(
             remember_queries(ranker, share)
             ranker._train(share, follow, None, fit_params)
         if meeting.token in _trackers:
-            _trackers[meeting.token].wait_for(timeout=int(MEETING))  # until all have left
-        return (ranker, getattr(follow, "lambda_", None), share.n_pairs) if not rank else (
-            None, None, share.n_pairs
-        )  # fmt: skip
+            _trackers[meeting.token].wait_for(timeout=int(MEETING))  # until all workers have left
+        if rank:
+            return None, None, share.n_pairs
+        return ranker, getattr(follow, "lambda_", None), share.n_pairs
     except Exception as error:
-        traceback.clear_frames(error.__traceback__)  # a booster that goes closes its network
+        traceback.clear_frames(error.__traceback__)  # frees the booster, which closes its network
         raise
     finally:
         if not rank:
             _trackers.pop(meeting.token, None)
-        for held in (rank, *(() if rank else (-1,))):
+        for number in (rank,) if rank else (0, -1):
             with suppress(KeyError):
-                _open.pop((meeting.token, held)).close()
+                _open.pop((meeting.token, number)).close()
 
 
 def _meet(meeting: Meeting, rank: int) -> Peers:
@@ -326,11 +327,11 @@ def _meet(meeting: Meeting, rank: int) -> Peers:
 
 
 def _network(meeting: Meeting, rank: int) -> dict[str, Any]:
-    """How LightGBM connects the workers; the port is let go just before."""
+    """Return LightGBM's network parameters, and free the reserved port for it."""
     _open.pop((meeting.token, rank)).close()
-    both = zip(meeting.hosts, meeting.ports, strict=True)
+    addresses = zip(meeting.hosts, meeting.ports, strict=True)
     return {
-        "machines": ",".join(f"{host}:{port}" for host, port in both),
+        "machines": ",".join(f"{host}:{port}" for host, port in addresses),
         "local_listen_port": meeting.ports[rank],
         "num_machines": meeting.size,
         "time_out": 120,

@@ -1,9 +1,9 @@
-"""A feature matrix times a vector, in blocks of rows, or of columns, on threads of our own.
+"""Products of a feature matrix and a vector, in blocks of rows or columns on pairity's threads.
 
-BLAS threads spin between calls and fight with the kernels' threads: on two cores they made a fit
-several times slower. Inside `one_blas_thread`, every block is one thread's; the blocks do not
-depend on the number of threads, so neither does the result. The products are `np.dot`'s, which
-releases the GIL: ``vector @ X`` holds it, and blocks would wait for one another.
+BLAS threads spin between calls and compete with the kernels' threads: on two cores they made a fit
+several times slower. Inside `one_blas_thread`, each block is computed by one thread. The blocks do
+not depend on the number of threads, so neither does the result. The products use `np.dot`, which
+releases the GIL; ``vector @ X`` does not, and blocks would wait for one another.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from pairity._utils.typing import Array
 from pairity.data.features import Features, require_finite
 from pairity.data.parquet_features import ParquetFeatures
 
-_BLOCK_ENTRIES = 1_000_000
+_BLOCK_ENTRIES = 1_000_000  # 8 MB: large enough that starting a task costs little
 
 
 class _OneBlasThread:
-    """Holds BLAS to one thread from the first to enter to the last to leave.
+    """Limit BLAS to one thread from the first entry to the last exit.
 
-    The limit is the process's, so fits that overlap on several threads must share it: each
-    restoring what it found would leave the limit in place for good.
+    The limit applies to the whole process, so overlapping fits on several threads must share it.
+    If each restored the limit that it found, the limit would stay in place.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class _OneBlasThread:
         with self._lock:
             self._inside += 1
             if self._inside == 1:
-                if self._controller is None:  # looking what is loaded takes milliseconds
+                if self._controller is None:  # finding the loaded libraries takes milliseconds
                     self._controller = ThreadpoolController()
                 self._limit = self._controller.limit(limits=1, user_api="blas")
 
@@ -56,7 +56,7 @@ one_blas_thread = _OneBlasThread()
 
 
 def times(X: Features | ParquetFeatures, vector: Array) -> Array:
-    """X @ vector."""
+    """Return X @ vector."""
     if isinstance(X, ParquetFeatures):
         result = np.empty(X.shape[0])
         for rows, block in X.blocks():
@@ -65,28 +65,28 @@ def times(X: Features | ParquetFeatures, vector: Array) -> Array:
         return result
     if sp.issparse(X) or X.size <= _BLOCK_ENTRIES:
         return np.asarray(X @ vector)
-    return _over_rows(X.T, vector) if _lies_by_columns(X) else _by_rows(X, vector)
+    return _over_rows(X.T, vector) if _is_by_columns(X) else _by_rows(X, vector)
 
 
 def transposed_times(X: Features | ParquetFeatures, vector: Array) -> Array:
-    """X.T @ vector."""
+    """Return X.T @ vector."""
     if isinstance(X, ParquetFeatures):
         total = np.zeros(X.shape[1])
-        for at, block in X.blocks():
-            total += vector[at] @ block
+        for rows, block in X.blocks():
+            total += vector[rows] @ block
         return total
     if sp.issparse(X) or X.size <= _BLOCK_ENTRIES:
         return np.asarray(X.T @ vector)
-    return _by_rows(X.T, vector) if _lies_by_columns(X) else _over_rows(X, vector)
+    return _by_rows(X.T, vector) if _is_by_columns(X) else _over_rows(X, vector)
 
 
-def _lies_by_columns(X: Array) -> bool:
-    """Whether a column's entries are neighbours: a slice of rows would then be copied."""
+def _is_by_columns(X: Array) -> bool:
+    """Whether columns are contiguous, so that a slice of rows would be copied."""
     return bool(X.flags.f_contiguous)
 
 
 def _by_rows(X: Array, vector: Array) -> Array:
-    """X @ vector, some rows at a time."""
+    """Return X @ vector, computed in blocks of rows."""
     result = np.empty(X.shape[0])
 
     def fill(rows: slice) -> None:
@@ -97,7 +97,7 @@ def _by_rows(X: Array, vector: Array) -> Array:
 
 
 def _over_rows(X: Array, vector: Array) -> Array:
-    """X.T @ vector, added up over some rows at a time."""
+    """Return X.T @ vector, summed over blocks of rows."""
     parts = run_all(
         [partial(lambda rows: np.dot(vector[rows], X[rows]), rows) for rows in _blocks(X)]
     )
@@ -106,4 +106,4 @@ def _over_rows(X: Array, vector: Array) -> Array:
 
 def _blocks(X: Array) -> list[slice]:
     size = max(1, _BLOCK_ENTRIES // X.shape[1])
-    return [slice(at, at + size) for at in range(0, X.shape[0], size)]
+    return [slice(start, start + size) for start in range(0, X.shape[0], size)]
