@@ -124,27 +124,27 @@ def test_every_constraint_has_a_title_and_a_description():
 def test_properties_of_violations(constraint, average, data, seed):
     queries, scores = data
     scores = scores.astype(np.float64)
-    made = constraint(average=average)
-    violation = made.delta(queries, scores)
+    measure = constraint(average=average)
+    delta = measure.delta(queries, scores)
     # increasing maps of the scores change no hard value
     ranks = np.unique(scores, return_inverse=True)[1].astype(float)
-    np.testing.assert_allclose(made.delta(queries, ranks**3), violation, atol=1e-12)
+    np.testing.assert_allclose(measure.delta(queries, ranks**3), delta, atol=1e-12)
     # the order of the rows does not matter
     rng = np.random.default_rng(seed)
     rows = rng.permutation(queries.n_items)
     table = {key: None if queries[key] is None else queries[key][rows] for key in queries}
     shuffled = Queries.from_arrays(**table)
-    np.testing.assert_allclose(made.delta(shuffled, scores[rows]), violation, atol=1e-12)
+    np.testing.assert_allclose(measure.delta(shuffled, scores[rows]), delta, atol=1e-12)
     # renamed groups permute the table
     renamed = rng.permutation(queries.n_groups)
-    other = Queries(
+    relabelled = Queries(
         queries.X, queries.y, queries.query, queries.query_ids,
         np.r_[renamed, queries.n_groups][queries.group].astype(np.int32),
         queries.groups, queries.item_weight, queries.query_weight,
     )  # fmt: skip
-    moved = made.delta(other, scores)
-    at = np.ix_(*([renamed] * violation.ndim))
-    np.testing.assert_allclose(moved[at], violation, atol=1e-12)
+    permuted = measure.delta(relabelled, scores)
+    cells = np.ix_(*([renamed] * delta.ndim))
+    np.testing.assert_allclose(permuted[cells], delta, atol=1e-12)
 
 
 @given(reference.ranked_lists(weights=False))
@@ -158,9 +158,9 @@ def test_both_orders_of_statistical_parity_add_up(data):
 def test_negated_scores_mirror_the_violation(data):
     queries, scores = data
     for constraint in ALL:
-        there = constraint().delta(queries, scores.astype(float))
-        back = constraint().delta(queries, -scores.astype(float))
-        np.testing.assert_allclose(back, -there, atol=1e-12)
+        forward = constraint().delta(queries, scores.astype(float))
+        backward = constraint().delta(queries, -scores.astype(float))
+        np.testing.assert_allclose(backward, -forward, atol=1e-12)
 
 
 # --- names, choices, targets ----------------------------------------------------------------------
@@ -278,8 +278,8 @@ def test_preferences_that_never_occur():
 
 def exposure_gap(queries, scores):
     """How far each group's mean exposure is above that of all groups: shape (n_groups,)."""
-    shown = np.nanmean(exposure(queries, scores), axis=0)
-    return shown - shown.mean()
+    mean_exposure = np.nanmean(exposure(queries, scores), axis=0)
+    return mean_exposure - mean_exposure.mean()
 
 
 def test_a_function_of_scores_and_groups_is_a_constraint():

@@ -309,16 +309,16 @@ def test_ndcg_agrees_with_scikit_learn(k, n_scores):
     linear = ndcg(queries, scores, k=k, gain="linear")
     exponential = ndcg(queries, scores, k=k)
     compared = 0
-    for at, value in enumerate(queries.query_ids):
+    for index, value in enumerate(queries.query_ids):
         rows = qid == value
         if not y[rows].any():
-            assert np.isnan(linear[at])
-            assert np.isnan(exponential[at])
+            assert np.isnan(linear[index])
+            assert np.isnan(exponential[index])
         elif rows.sum() > 1:
             theirs = ndcg_score([y[rows].astype(float)], [scores[rows]], k=k)
-            assert linear[at] == pytest.approx(theirs)
+            assert linear[index] == pytest.approx(theirs)
             theirs = ndcg_score([2.0 ** y[rows] - 1], [scores[rows]], k=k)
-            assert exponential[at] == pytest.approx(theirs)
+            assert exponential[index] == pytest.approx(theirs)
             compared += 1
     assert compared > 20
 
@@ -329,13 +329,13 @@ def test_average_precision_agrees_with_scikit_learn(n_scores, relevant_above):
     y, qid, _, scores = random_table(1, n_scores=n_scores)
     queries = Queries.from_arrays(None, y, qid=qid)
     ours = average_precision(queries, scores, relevant_above=relevant_above)
-    for at, value in enumerate(queries.query_ids):
+    for index, value in enumerate(queries.query_ids):
         rows = qid == value
         relevant = y[rows] > relevant_above
         if relevant.any():
-            assert ours[at] == pytest.approx(average_precision_score(relevant, scores[rows]))
+            assert ours[index] == pytest.approx(average_precision_score(relevant, scores[rows]))
         else:
-            assert np.isnan(ours[at])
+            assert np.isnan(ours[index])
 
 
 # --- agreement with slow loops: every way to break the ties, averaged ----------------------------

@@ -151,9 +151,9 @@ def test_iter_pairs_lists_every_pair_once_in_blocks():
     blocks = list(iter_pairs(queries, block=100))
     assert len(blocks) > 5
     assert all(len(i) < 100 + 30 for i, _ in blocks)
-    found = {(a, b) for i, j in blocks for a, b in zip(i, j, strict=True)}
-    assert found == set(zip(*reference.pairs_of(queries), strict=True))
-    assert sum(len(i) for i, _ in blocks) == len(found)
+    listed = {(a, b) for i, j in blocks for a, b in zip(i, j, strict=True)}
+    assert listed == set(zip(*reference.pairs_of(queries), strict=True))
+    assert sum(len(i) for i, _ in blocks) == len(listed)
 
 
 # --- golden: four items, arithmetic a reader can redo -----------------------------------------

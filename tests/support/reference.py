@@ -76,7 +76,10 @@ def lambdarank(loss, scores, queries, table, places=None):
         above = (same & (scores > scores[:, None])).sum(axis=1)
         level = (same & (scores == scores[:, None])).sum(axis=1)
         places = [range(lo, lo + n) for lo, n in zip(above, level, strict=True)]
-    swap = [expected_swap(places[at], places[to], loss.k) for at, to in zip(i, j, strict=True)]
+    swap = [
+        expected_swap(places[first], places[second], loss.k)
+        for first, second in zip(i, j, strict=True)
+    ]
     delta, d = (gain[i] - gain[j]) * np.array(swap, dtype=float), scores[i] - scores[j]
     ideal, spread = np.zeros(queries.n_queries), np.zeros(queries.n_queries)
     for q in range(queries.n_queries):
@@ -100,9 +103,9 @@ def lambdarank(loss, scores, queries, table, places=None):
     w = queries.pad(table)[queries.group[i], queries.group[j]] * pair_weight(queries, i, j)
     w = w * queries.weight_of_query[q]
     gradient, hessian = np.zeros(queries.n_items), np.zeros(queries.n_items)
-    for at, sign in ((i, -1), (j, 1)):
-        np.add.at(gradient, at, sign * w * force)
-        np.add.at(hessian, at, w * curve)
+    for rows, sign in ((i, -1), (j, 1)):
+        np.add.at(gradient, rows, sign * w * force)
+        np.add.at(hessian, rows, w * curve)
     return gradient, hessian
 
 

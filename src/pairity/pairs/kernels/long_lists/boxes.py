@@ -59,7 +59,7 @@ def renumber(box, where):
 
 @njit(cache=True, nogil=True)
 def _number_sorted(scores, box):
-    """Number the boxes by merge sort, when they lie too far apart to be counted through."""
+    """Number the boxes by merge sort, if they lie too far apart to enumerate all boxes."""
     n = scores.size
     order = np.empty(n, np.int64)
     other = np.empty(n, np.int64)
@@ -147,10 +147,10 @@ def cut(start, low, high, most):
 
 @njit(cache=True, nogil=True)
 def plan(start, box, where, n_groups, pair_time):
-    """Decide what to do; return tasks (first, last, chunk size), no size for visiting all pairs.
+    """Plan the work; return tasks (first, last, chunk size), where size 0 visits all pairs.
 
-    Each task is a range of the list. Where sweeps over its chunks pay, the chunks that hold
-    several labels become tasks in their turn.
+    Each task is a range of the list. If sweeps over its chunks are faster, the chunks with several
+    labels become further tasks.
     """
     n = box.size
     if where[-1] - where[0] > PRODUCT_RANGE:
@@ -169,7 +169,7 @@ def plan(start, box, where, n_groups, pair_time):
             if seen[box[i]] != done:
                 seen[box[i]] = done
                 n_boxes += 1.0
-        # Such chunks that visiting their pairs takes as long as their part in the sweeps; a chunk
+        # Visiting the pairs of a chunk should take as long as its part in the sweeps. A chunk
         # cannot use more boxes than it has items.
         n_near = min(n_boxes, 2.0 * NEAR_TIME * n_groups / pair_time)
         box_time = n_groups * (n_near * NEAR_TIME + n_boxes * FAR_TIME)

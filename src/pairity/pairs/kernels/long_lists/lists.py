@@ -1,4 +1,4 @@
-"""One long list: chunks that sweep, and chunks whose pairs are visited."""
+"""One long list: sweeps over its chunks, and visits to the pairs within chunks."""
 
 import numpy as np
 from numba import njit

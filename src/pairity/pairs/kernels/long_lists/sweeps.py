@@ -1,4 +1,4 @@
-"""Chunks that meet all others through moments."""
+"""Sums over the pairs of different chunks, computed from moments."""
 
 import numpy as np
 from numba import njit

@@ -16,10 +16,10 @@ from pairity.pairs.kernels.long_lists.tables import (
 
 @njit(cache=True, nogil=True)
 def _prepare(low, high, scores, codes, table, weight):
-    """Return what visiting the pairs of [low, high) needs.
+    """Return the arrays that visiting the pairs of [low, high) needs.
 
-    Whether the scores spread too far for e^d to be had as a product; if not, its factors e^s and
-    e^(-s), up to a shift of s; and for each group the weight of its pairs with each item.
+    These are whether the scores spread too far to compute e^d as a product; otherwise its factors
+    e^s and e^(-s), up to a shift of s; and for each group the weight of its pairs with each item.
     """
     n, n_groups = high - low, table.shape[0]
     least = most = scores[low]
@@ -40,9 +40,9 @@ def _prepare(low, high, scores, codes, table, weight):
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def _fill_wide(score, scores, fall):
-    """Write e^d for one item's pairs, where it cannot be had as a product.
+    """Write e^d for one item's pairs, if it cannot be computed as a product.
 
-    As (e^(d / 1024))^1024: a Taylor polynomial and ten squarings, which vector instructions can do.
+    It is (e^(d / 1024))^1024: a Taylor polynomial and ten squarings, which vectorise.
     """
     for j in range(fall.size):
         x = min(max(score - scores[j], -700.0), 700.0) / 1024.0
