@@ -24,7 +24,6 @@ from pairity._utils.threads import n_threads
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MissingExtraError, TargetNotReachedWarning, TrainingError
 from pairity.pairs.losses import Logistic
-from pairity.rankers import _engines
 from pairity.rankers._evaluation_sets import read_evaluation_sets
 from pairity.rankers.adapters import as_ranker
 from pairity.rankers.lightgbm import LightGBMRanker
@@ -600,10 +599,7 @@ def test_unknown_arguments_of_fit(engine, name):
 
 
 def test_a_missing_engine(engine, monkeypatch):
-    def missing(name):
-        raise ImportError(name)
-
-    monkeypatch.setattr(_engines, "import_module", missing)
+    monkeypatch.setitem(sys.modules, engine.name, None)
     with pytest.raises(MissingExtraError, match=rf'pip install "pairity\[{engine.name}\]"'):
         fair(engine).fit(**DATA)
 
