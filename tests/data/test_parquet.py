@@ -346,7 +346,7 @@ def test_files_that_do_not_fit_together(tmp_path, second, error, said):
 def test_bad_files(tmp_path):
     with pytest.raises(InputError, match="no Parquet file in"):
         read_parquet(tmp_path, **COLUMNS)
-    with pytest.raises(InputError, match="is not there"):
+    with pytest.raises(InputError, match="does not exist"):
         read_parquet(tmp_path / "table.parquet", **COLUMNS)
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and nothing else")
     with pytest.raises(InputError, match=r"broken\.parquet is not a readable Parquet file"):
@@ -355,7 +355,7 @@ def test_bad_files(tmp_path):
     pq.write_table(pa.table(columns_of()).slice(0, 0), file)
     with pytest.raises(InputError, match="has no rows"):
         read_parquet(tmp_path, **COLUMNS)
-    with pytest.raises(InputError, match="named twice"):
+    with pytest.raises(InputError, match="named 2 times"):
         read_parquet([file, file], **COLUMNS)
 
 
@@ -407,7 +407,7 @@ def test_rows_that_do_not_stand_together(tmp_path):
     queries = Queries.from_arrays(X, [0, 1, 0, 1, 0, 1], qid=[2, 1, 2, 1, 2, 1])
     with pytest.raises(InputError, match="2 queries form 6 runs"):
         LinearRanker().fit_pairs(queries, np.ones((0, 0)))
-    with pytest.raises(InputError, match="rising order"):
+    with pytest.raises(InputError, match="increasing order"):
         X.take(np.array([3, 1]))
 
 
@@ -540,7 +540,11 @@ except NoMemoryError as error:
 @pytest.mark.parametrize(
     ("engine", "megabytes", "said"),
     [
-        ("linear", 4, ["ran out in reading", "smaller ones", "ARROW_DEFAULT_MEMORY_POOL=system"]),
+        (
+            "linear",
+            4,
+            ["ran out in reading", "smaller row groups", "ARROW_DEFAULT_MEMORY_POOL=system"],
+        ),
         ("xgboost", 20, ["ran out in training", "bad_alloc", "lower max_bin", "read_parquet"]),
     ],
 )

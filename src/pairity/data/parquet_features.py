@@ -21,22 +21,22 @@ from pairity._utils.typing import Array
 from pairity.exceptions import InputError, MissingExtraError, NoMemoryError, NotNumbersError
 
 LITTLE_MEMORY = (
-    "Where the limit is on what may be allocated, set ARROW_DEFAULT_MEMORY_POOL=system, "
+    "If the limit applies to allocated memory, set ARROW_DEFAULT_MEMORY_POOL=system, "
     "MALLOC_ARENA_MAX=1 and MALLOC_MMAP_THRESHOLD_=65536 in the environment, and ulimit -s 2048."
 )
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
-BLOCK_ENTRIES = 2_000_000  # of a block: 16 MB as float64
-SMALL = 4_000_000  # entries of a selection that is read at once and kept
-_GROUP_BYTES = 2**27  # of a row group that is read as a whole; a larger one page by page
-_COLUMNS_AT_ONCE = 16  # of a row group, so that no second copy of all of it is made
-_PAGES = 2**16  # bytes that are read ahead of each column of a large row group
+BLOCK_ENTRIES = 2_000_000  # entries of a block: 16 MB as float64
+SMALL = 4_000_000  # entries of a selection that is loaded into memory: 32 MB
+_GROUP_BYTES = 2**27  # row groups above this size are read page by page
+_COLUMNS_AT_ONCE = 16  # columns of a row group that are decoded at once, to avoid a second copy
+_PAGES = 2**16  # bytes that are read ahead per column of a large row group
 
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """One file: its path, the rows of each row group, and what would tell that it changed."""
+    """One file: its path, the rows of each row group, and its size and time of change."""
 
     path: str
     groups: tuple[int, ...]
@@ -48,28 +48,28 @@ class ParquetFile:
         return sum(self.groups)
 
     def opened(self) -> Any:
-        """Pyarrow's reader; a file that changed since it was first looked at is refused."""
+        """Open pyarrow's reader, unless the file has changed since it was described."""
         if _state(self.path) != self.state:
             raise InputError(
-                f"{self.path} has changed since it was first read. Leave the files alone while "
-                "they are in use, and read them anew."
+                f"{self.path} has changed since it was first read. Do not change the files while "
+                "they are in use, and read them again."
             )
         return open_parquet(self.path, buffer_size=_PAGES)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ParquetFeatures:
-    """A matrix of numbers in the columns of Parquet files, read block by block when it is needed.
+    """A numeric matrix in the columns of Parquet files that is read in blocks when it is needed.
 
-    Make one with `pairity.data.read_parquet`. In memory it is the names of files and columns,
-    and which rows are chosen.
+    `pairity.data.read_parquet` creates it. Only the names of files and columns and the indices of
+    the chosen rows are in memory.
 
     Attributes
     ----------
-    files : tuple of ParquetFile, one behind the other
+    files : tuple of ParquetFile, in the order of the rows
     names : tuple of str, the columns
-    dtype : float32 where all columns are, else float64
-    rows : int64 array, those that are chosen, rising; None for all
+    dtype : float32 if all columns have it, else float64
+    rows : int64 array of the chosen rows, increasing; None for all
     """
 
     files: tuple[ParquetFile, ...]
@@ -90,36 +90,36 @@ class ParquetFeatures:
         return f"ParquetFeatures(shape={self.shape}, files={len(self.files)})"
 
     def take(self, rows: NDArray[np.int64]) -> Any:
-        """Some rows, in the order they have: a view, or the numbers themselves where few."""
+        """Return some rows in their order: a view, or the numbers themselves if they are few."""
         if (rows[1:] <= rows[:-1]).any():
             raise InputError(
-                "Rows of a Parquet file are read in the order they have there. Choose them in "
-                "rising order, or read the features into memory first: X.load()."
+                "Rows of Parquet files can only be read in their order. Choose them in increasing "
+                "order, or load the features into memory first: X.load()."
             )
         chosen = replace(self, rows=rows if self.rows is None else self.rows[rows])
         return chosen.load() if len(rows) * len(self.names) <= SMALL else chosen
 
     def load(self) -> Array:
-        """The whole matrix in memory, as float64."""
+        """Load the matrix into memory as float64."""
         matrix = np.empty(self.shape)
         for rows, block in self.blocks():
             matrix[rows] = block
         return matrix
 
     def blocks(self, cuts: Any = None) -> Iterator[tuple[slice, NDArray[Any]]]:
-        """The rows in blocks, the next being read while one is looked at.
+        """Yield the rows in blocks; the next block is read while one is processed.
 
         Parameters
         ----------
-        cuts : rising whole numbers from 0 to the number of rows, optional
-            Where blocks begin and end, wherever row groups and files do. By default every two
-            million entries.
+        cuts : increasing integers from 0 to the number of rows, optional
+            The bounds of the blocks, independent of row groups and files. By default a block has
+            two million entries.
 
         Yields
         ------
         rows : slice
         block : array of shape (n_rows, n_features)
-            With missing entries as NaN; valid until the next is asked for.
+            Missing entries are NaN. The array is valid until the next block is requested.
         """
         if cuts is None:
             height = max(1, BLOCK_ENTRIES // len(self.names))
@@ -142,9 +142,9 @@ class ParquetFeatures:
                 at += chunk.shape[1] - used
 
     def _chunks(self) -> Iterator[NDArray[Any]]:
-        """What is chosen of each row group, of shape (n_features, n_rows).
+        """Yield the chosen rows of each row group, of shape (n_features, n_rows).
 
-        Two places are filled in turns: one may be read while the other is filled.
+        Two buffers alternate: one may be in use while the other is filled.
         """
         whole = [n for file in self.files for n in file.groups if self._fits(n)]
         places = [np.empty(len(self.names) * max(whole, default=0), self.dtype) for _ in range(2)]
@@ -166,11 +166,11 @@ class ParquetFeatures:
             first = last
 
     def _fits(self, n_rows: int) -> bool:
-        """Whether a row group is small enough to be held."""
+        """Whether a row group is small enough for a buffer."""
         return n_rows * len(self.names) * self.dtype.itemsize <= _GROUP_BYTES
 
     def _chosen(self, first: int, last: int) -> NDArray[np.int64]:
-        """Which of so many rows are chosen, counted from the first."""
+        """Return the chosen rows between two rows, counted from the first."""
         if self.rows is None:
             return np.arange(last - first)
         return self.rows[slice(*np.searchsorted(self.rows, [first, last]))] - first
@@ -178,7 +178,7 @@ class ParquetFeatures:
     def _whole_group(
         self, reader: Any, number: int, chosen: NDArray[np.int64], place: NDArray[Any]
     ) -> NDArray[Any]:
-        """A row group, some columns at a time."""
+        """Read a row group, some columns at a time."""
         part = place[: len(self.names) * len(chosen)].reshape(len(self.names), len(chosen))
         for at in range(0, len(self.names), _COLUMNS_AT_ONCE):
             names = list(self.names[at : at + _COLUMNS_AT_ONCE])
@@ -188,7 +188,7 @@ class ParquetFeatures:
         return part
 
     def _paged_group(self, reader: Any, number: int, first: int) -> Iterator[NDArray[Any]]:
-        """A row group that is too large to be held."""
+        """Read a row group that is too large for a buffer, in batches."""
         height = max(1, BLOCK_ENTRIES // len(self.names))
         for batch in reader.iter_batches(
             batch_size=height, row_groups=[number], columns=list(self.names), use_threads=False
@@ -212,7 +212,7 @@ def _joined(held: list[NDArray[Any]], piece: NDArray[Any]) -> NDArray[Any]:
 
 
 def _ahead(chunks: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-    """The same, each read on another thread while the one before is looked at."""
+    """Yield the chunks; a thread reads the next one while one is processed."""
     with ThreadPoolExecutor(1, "pairity-reader") as reader:
         with memory_for_reading():
             coming = reader.submit(next, chunks, None)
@@ -226,24 +226,24 @@ def _ahead(chunks: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether an error is one of the many in which libraries say so."""
-    said = str(error)
+    """Whether an error is one of those with which libraries report a lack of memory."""
+    message = str(error)
     return isinstance(error, MemoryError) or any(
-        words in said for words in ("bad_alloc", "bad_malloc", "new thread", "worker thread")
+        words in message for words in ("bad_alloc", "bad_malloc", "new thread", "worker thread")
     )
 
 
 @contextmanager
 def memory_for_reading() -> Iterator[None]:
-    """Tell what takes less where memory lacks for a block, or for the thread that reads it."""
+    """Raise `NoMemoryError` with a remedy if memory lacks for a block or for the reading thread."""
     try:
         yield
     except Exception as error:
         if isinstance(error, NoMemoryError) or not is_lack_of_memory(error):
             raise
         raise NoMemoryError(
-            f"Memory ran out in reading Parquet files ({str(error)[:200]}). Beside some 100 bytes "
-            "a row, two row groups are held at a time: write the files with smaller ones "
+            f"Memory ran out in reading Parquet files ({str(error)[:200]}). Besides about 100 "
+            "bytes per row, two row groups are in memory: write the files with smaller row groups "
             f"(row_group_size). {LITTLE_MEMORY}"
         ) from error
 
@@ -252,19 +252,19 @@ def memory_for_reading() -> Iterator[None]:
 
 
 def list_files(path: Paths) -> list[str]:
-    """Parquet files from a file, a folder, a pattern or a list of these, in the order of names."""
-    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    found = [name for each in given for name in _files_of(os.fspath(each))]
-    if not found:
-        raise InputError(f"There is no Parquet file in {path!r}. Give files, or a folder of them.")
-    twice = next((name for name, count in Counter(found).items() if count > 1), None)
-    if twice is not None:
-        raise InputError(f"{twice} is named twice. Give every file once.")
-    return found
+    """Return Parquet files from a file, a folder, a pattern or a list of these, sorted by name."""
+    places = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    names = [name for place in places for name in _files_of(os.fspath(place))]
+    if not names:
+        raise InputError(f"There is no Parquet file in {path!r}. Pass files, or a folder of files.")
+    name, count = Counter(names).most_common(1)[0]
+    if count > 1:
+        raise InputError(f"{name} is named {count} times. Pass every file once.")
+    return names
 
 
 def is_set_of_files(path: Any) -> bool:
-    """Whether a path is a folder with Parquet files, or a pattern that stands for files."""
+    """Whether a path is a folder with Parquet files, or a pattern of file names."""
     name = os.fspath(path)
     return bool(os.path.isdir(name) and _files_of(name)) or (
         glob.has_magic(name) and not os.path.exists(name)
@@ -283,24 +283,24 @@ def _files_of(name: str) -> list[str]:
         return [name]
     matching = sorted(glob.glob(name)) if glob.has_magic(name) else []
     if not matching:
-        raise InputError(f"{name} is not there. Give Parquet files, or a folder of them.")
+        raise InputError(f"{name} does not exist. Pass Parquet files, or a folder of files.")
     return matching
 
 
 def open_parquet(path: str, **options: Any) -> Any:
-    """Pyarrow's reader of a file."""
+    """Open pyarrow's reader of a file."""
     pa, parquet = import_arrow()
     try:
         return parquet.ParquetFile(path, **options)
     except (OSError, ValueError, pa.ArrowException) as error:
         if is_lack_of_memory(error):
             raise
-        told = str(error).partition("\n")[0]
-        raise InputError(f"{path} is not a readable Parquet file: {told}") from error
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"{path} is not a readable Parquet file: {reason}") from error
 
 
 def describe_file(path: str) -> tuple[ParquetFile, Any]:
-    """What is remembered of a file, and its schema."""
+    """Return the description of a file, and its schema."""
     with open_parquet(path) as reader:
         metadata = reader.metadata
         sizes = tuple(metadata.row_group(k).num_rows for k in range(metadata.num_row_groups))
@@ -308,12 +308,12 @@ def describe_file(path: str) -> tuple[ParquetFile, Any]:
 
 
 def import_arrow() -> tuple[Any, Any]:
-    """Pyarrow, and its Parquet part."""
+    """Import pyarrow and its Parquet module."""
     try:
         return import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError as error:
         raise MissingExtraError(
-            'Reading Parquet needs pyarrow. Install it with: pip install "pairity[parquet]"'
+            'Reading Parquet requires pyarrow. Install it with: pip install "pairity[parquet]"'
         ) from error
 
 
@@ -330,14 +330,14 @@ def is_numeric(kind: Any) -> bool:
 
 
 def to_numbers(column: Any) -> NDArray[Any]:
-    """A column of numbers, missing ones as NaN."""
+    """Return a column of numbers, NaN where missing."""
     pa, _ = import_arrow()
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)
         kind = column.type
     if not is_numeric(kind):
-        raise NotNumbersError(f"A column of {kind} is not numbers. Encode it, or leave it out.")
+        raise NotNumbersError(f"A column of {kind} is not numeric. Encode it, or omit it.")
     if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
     if isinstance(column, pa.ChunkedArray):
@@ -346,5 +346,5 @@ def to_numbers(column: Any) -> NDArray[Any]:
 
 
 def _state(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns

@@ -273,9 +273,9 @@ def _fold_folder(version: str, fold: int, data_home: Home) -> Path:
             return folder / f"Fold{fold}"
     raise InputError(
         f"{name} was not found: no folder Fold{fold} in {', '.join(map(str, tried))}. It may not "
-        'be redistributed. Download it from Microsoft\'s page "Microsoft Learning to Rank Datasets", '
-        f"unpack it to {tried[0]}, or pass its folder as data_home or in {VARIABLE}. Without it, "
-        "use load_mslr('excerpt')."
+        "be redistributed. Download it from Microsoft's page \"Microsoft Learning to Rank "
+        f'Datasets" and unpack it to {tried[0]}, or pass its folder as data_home or in {VARIABLE}. '
+        "Without it, use load_mslr('excerpt')."
     )
 
 
