@@ -21,6 +21,4 @@ for name, max_rounds in (("plain", 0), ("reweighted", 20)):
     result = audit(test, model.predict(test.X))
     print(f"{name}: inter-group violation {result.violation['inter']:.3f}, AUC {result.auc:.3f}")
 
-model.ranker_.model_.save_model(
-    "model.txt"
-)  # LightGBM's own file, readable without pairity
+model.ranker_.model_.save_model("model.txt")  # LightGBM's own file, readable without pairity
