@@ -100,3 +100,52 @@ def test_the_page_describes_every_package_in_order():
     assert len(text.splitlines()) <= 120
     described = re.findall(r"^- \*\*(\w+)\*\*", text.split("## Where to plug in")[0], re.MULTILINE)
     assert described == ORDER
+
+
+LONGEST_MODULE, LONGEST_KERNEL_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS = 500, 600, 60, 8
+LONG_SIGNATURES = {
+    "data/parquet.py:read_parquet": "one parameter for each role of a column",
+    "datasets/mslr.py:load_mslr": "one parameter for each published choice of the data set",
+    "datasets/synthetic.py:make_biased_ranking": "a generator, as those of scikit-learn",
+}
+"""Functions of more than 8 parameters outside estimators and kernels, each with its reason."""
+
+
+def n_code_lines(function, lines):
+    """Lines of a function without its docstring, comments and blank lines."""
+    docstring = range(0)
+    if ast.get_docstring(function) is not None:
+        docstring = range(function.body[0].lineno, function.body[0].end_lineno + 1)
+    return sum(
+        bool(lines[number - 1].strip()) and not lines[number - 1].strip().startswith("#")
+        for number in range(function.lineno, function.end_lineno + 1)
+        if number not in docstring
+    )
+
+
+def is_estimator(node):
+    return isinstance(node, ast.ClassDef) and node.name.endswith("Ranker")
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.stem)
+def test_modules_functions_and_signatures_are_short(path):
+    lines = path.read_text().splitlines()
+    name = str(path.relative_to(SOURCE))
+    if "kernel" in name:
+        assert len(lines) <= LONGEST_KERNEL_MODULE
+        return
+    assert len(lines) <= LONGEST_MODULE
+    tree = ast.parse("\n".join(lines))
+    methods = {node for top in tree.body if is_estimator(top) for node in ast.walk(top)}
+    wrong = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        label = f"{name}:{node.name}"
+        parameters = {argument.arg for argument in [*node.args.args, *node.args.kwonlyargs]}
+        n_parameters = len(parameters - {"self", "cls"})
+        if n_code_lines(node, lines) > LONGEST_FUNCTION:
+            wrong.append(f"{label} has {n_code_lines(node, lines)} lines")
+        if n_parameters > MOST_PARAMETERS and node not in methods:
+            wrong.append(f"{label} has {n_parameters} parameters")
+    assert not [text for text in wrong if text.partition(" ")[0] not in LONG_SIGNATURES]

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from sklearn.exceptions import DataConversionWarning
 
 from pairity import InputError, PairityError, Queries
-from pairity.data.queries import require_groups, require_preferences
+from pairity.data.checks import require_groups, require_preferences
 
 X = np.array([[0.5, 1.0], [1.5, 0.0], [0.0, 2.0], [3.0, 0.0], [0.0, 0.0], [2.0, 1.0]])
 Y = [2, 0, 1, 0, 1, 0]

@@ -32,7 +32,8 @@ from pairity.audits.estimates import (
 from pairity.audits.measures import measures_of
 from pairity.audits.tables import MOST_GROUPS, estimates_to_html, render_estimates
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
-from pairity.data.queries import Queries, require_groups, require_preferences
+from pairity.data.checks import require_groups, require_preferences
+from pairity.data.queries import Queries
 from pairity.data.sources import is_queries, open_queries
 from pairity.exceptions import InputError
 from pairity.metrics.utility import GAINS, HIGHEST_EXPONENT

@@ -10,7 +10,8 @@ import numpy as np
 
 from pairity._utils.typing import Array
 from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
-from pairity.data.queries import Queries, require_groups, require_preferences
+from pairity.data.checks import require_groups, require_preferences
+from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError
 from pairity.rankers._linear_data import linear_data
 from pairity.rankers._products import one_blas_thread, times, transposed_times

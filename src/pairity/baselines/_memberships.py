@@ -8,8 +8,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from pairity.data.checks import require_groups
 from pairity.data.groups import JOIN
-from pairity.data.queries import Queries, require_groups
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 
 Mask = NDArray[np.bool_]

@@ -27,8 +27,9 @@ from pairity.baselines.exposure_program import (
     solve_query,
 )
 from pairity.baselines.methods import Method, Rankings, Scorer, as_method
+from pairity.data.checks import require_groups
 from pairity.data.columns import as_numbers
-from pairity.data.queries import Queries, require_groups
+from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.metrics.positions import DISCOUNTS, choose
 

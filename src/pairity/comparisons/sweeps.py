@@ -17,7 +17,8 @@ from pairity.comparisons.frontiers import Frontier
 from pairity.comparisons.jobs import Job, RunOptions, run_jobs
 from pairity.comparisons.runs import UTILITIES, Measuring, Run
 from pairity.constraints import CATALOGUE
-from pairity.data.queries import Queries, require_groups, require_preferences
+from pairity.data.checks import require_groups, require_preferences
+from pairity.data.queries import Queries
 from pairity.data.splits import draw_in_turn
 from pairity.exceptions import InputError, PairityWarning
 

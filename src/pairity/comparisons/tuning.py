@@ -35,7 +35,8 @@ from pairity.comparisons.sweeps import (
     make_frontier,
     without_weightless,
 )
-from pairity.data.queries import Queries, require_groups, require_preferences
+from pairity.data.checks import require_groups, require_preferences
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError, TargetNotReachedWarning
 
 Make = Callable[..., Method]

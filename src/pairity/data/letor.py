@@ -56,11 +56,7 @@ def read_letor(
     sensitive_features: Any = None,
     qid: Any = None,
     group: Any = None,
-    n_features: int | None = None,
-    first_index: FirstIndex = 1,
-    sparse: bool = False,
-    complete: bool = False,
-    progress: Show = "auto",
+    **options: Any,
 ) -> Queries:
     r"""Read the queries of LETOR (SVMlight) files.
 
@@ -78,17 +74,8 @@ def read_letor(
     group : column of shape (n_queries,), or path, optional
         The number of rows of each query in order, as in LightGBM and its ``.query`` files, in
         place of query ids. If the files have query ids, both must agree.
-    n_features : int, optional
-        By default the largest index. Pass it if parts of one data set are read one by one and some
-        may lack the last features.
-    first_index : {1, 0, "auto"}
-        The index of the first feature; "auto" means 0 if some line has the index 0, else 1.
-    sparse : bool
-        Whether X is a CSR array without zeros.
-    complete : bool
-        Whether a line that omits a feature is an error, which finds truncated files. It requires
-        `n_features`.
-    progress : {"auto"} or bool
+    **options
+        Those of `read_letor_arrays`: n_features, first_index, sparse, complete and progress.
 
     Returns
     -------
@@ -115,10 +102,7 @@ def read_letor(
     >>> queries.X.tolist()
     [[0.5, 0.0, 1.0], [0.0, 4.0, 0.0], [7.0, 0.0, 0.0]]
     """
-    arrays = read_letor_arrays(
-        paths, n_features=n_features, first_index=first_index, sparse=sparse, complete=complete,
-        progress=progress,
-    )  # fmt: skip
+    arrays = read_letor_arrays(paths, **options)
     if arrays.qid is not None and qid is not None:
         raise InputError(f"{_joined(_paths(paths))} has query ids. Do not pass qid.")
     if arrays.qid is None and qid is None and group is None:
@@ -147,7 +131,23 @@ def read_letor_arrays(
     complete: bool = False,
     progress: Show = "auto",
 ) -> LetorArrays:
-    """Read LETOR (SVMlight) files as plain arrays; `read_letor` explains the parameters.
+    """Read LETOR (SVMlight) files as plain arrays.
+
+    Parameters
+    ----------
+    paths : path, or sequence of paths
+        As in `read_letor`.
+    n_features : int, optional
+        By default the largest index. Pass it if parts of one data set are read one by one and some
+        may lack the last features.
+    first_index : {1, 0, "auto"}
+        The index of the first feature; "auto" means 0 if some line has the index 0, else 1.
+    sparse : bool
+        Whether X is a CSR array without zeros.
+    complete : bool
+        Whether a line that omits a feature is an error, which finds truncated files. It requires
+        `n_features`.
+    progress : {"auto"} or bool
 
     Returns
     -------

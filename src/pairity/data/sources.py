@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from pairity.data.queries import Queries, require_features
+from pairity.data.checks import require_features
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 
 _COLUMNS = ("X", "y", "qid", "sensitive_features")

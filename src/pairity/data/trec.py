@@ -13,7 +13,7 @@ import numpy as np
 from pairity._utils.files import FilePath, open_text
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.data.columns import object_array
+from pairity.data.columns import Column, object_array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 
@@ -106,7 +106,6 @@ def read_trec(
     scored = _read_run(run)
     judged = _read_qrels(qrels)
     files = [groups] if isinstance(groups, str | os.PathLike) else list(groups)
-    named = {str(path): read_groups(path) for path in files}
     both = [topic for topic in scored if topic in judged]
     if not both:
         raise InputError(
@@ -136,16 +135,7 @@ def read_trec(
             f"No document of {run} is judged in {qrels}, so nothing is left to audit. Pass "
             "unjudged='irrelevant'."
         )
-    columns = {
-        path: object_array([known.get(document) for document in documents])
-        for path, known in named.items()
-    }
-    for path, column in columns.items():
-        if all(group is None for group in column):
-            raise InputError(
-                f"None of the {len(documents):,} documents, such as {show(documents[0])}, is in "
-                f"{path}. Write one line per document: the document, a tab, its group."
-            )
+    columns = {str(path): _group_column(path, documents) for path in files}
     queries = Queries.from_arrays(
         None, labels, qid=object_array(topics),
         sensitive_features=columns if len(columns) > 1 else next(iter(columns.values())),
@@ -154,6 +144,18 @@ def read_trec(
         queries, np.array(scores), n_unjudged, n_not_retrieved,
         len(scored) - len(both), len(judged) - len(both),
     )  # fmt: skip
+
+
+def _group_column(path: FilePath, documents: list[str]) -> Column:
+    """The group of each document, None for those that the file does not list."""
+    named = read_groups(path)
+    column = object_array([named.get(document) for document in documents])
+    if all(group is None for group in column):
+        raise InputError(
+            f"None of the {len(documents):,} documents, such as {show(documents[0])}, is in {path}."
+            " Write one line per document: the document, a tab, its group."
+        )
+    return column
 
 
 def read_groups(path: FilePath) -> dict[str, str]:

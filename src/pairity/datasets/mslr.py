@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -187,15 +187,7 @@ def load_mslr(
     if transform is not None:
         _take_logarithms(X, numbers)
     if transform == "yadav":
-        rows = None
-        if scale_by == "train":
-            rows = np.isin(qid, [query for query, part in cut.items() if part == "train"])
-            if not rows.any():
-                raise InputError(
-                    "scale_by='train' requires training queries, but none is read. Add 'train' to "
-                    "parts, or pass scale_by='all'."
-                )
-        _scale(X, rows)
+        _scale(X, None if scale_by == "all" else _training_rows(qid, cut))
     return ranking_data(
         f"mslr_{version}",
         X,
@@ -207,6 +199,16 @@ def load_mslr(
         cut=cut,
         licence=_LICENCE if version != "excerpt" else f"MPL-2.0 as published; {_LICENCE}",
     )
+
+
+def _training_rows(qid: NDArray[np.int64], cut: Mapping[int, str]) -> NDArray[np.bool_]:
+    rows = np.isin(qid, [query for query, part in cut.items() if part == "train"])
+    if not rows.any():
+        raise InputError(
+            "scale_by='train' requires training queries, but none is read. Add 'train' to parts, "
+            "or pass scale_by='all'."
+        )
+    return rows
 
 
 def _check(

@@ -90,16 +90,16 @@ def ranking_data(
     *,
     label: str,
     labels: Mapping[str, Any],
-    qid: NDArray[np.int64],
-    sensitive_features: Any,
     cut: Mapping[int, Any],
     licence: str,
+    **columns: Any,
 ) -> RankingData:
-    """Build a data set from its columns; `cut` maps each query id to its fold or part."""
+    """Build a data set from its columns, as `Queries.from_arrays` takes them.
+
+    `cut` maps each query id to its fold or part.
+    """
     arrays = {key: np.asarray(values, dtype=np.float64) for key, values in labels.items()}
-    queries = Queries.from_arrays(
-        X, arrays[label], qid=qid, sensitive_features=sensitive_features
-    )  # fmt: skip
+    queries = Queries.from_arrays(X, arrays[label], **columns)
     for values in arrays.values():
         values.flags.writeable = False
     parts = object_array([cut[int(query)] for query in queries.query_ids])

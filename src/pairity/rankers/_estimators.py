@@ -22,9 +22,10 @@ from pairity._utils.json_codec import Entry, build, encode, require_stored
 from pairity._utils.model_folder import write_model
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
+from pairity.data.checks import require_features, require_preferences
 from pairity.data.features import as_features, as_raw_features, require_finite
 from pairity.data.parquet_features import ParquetFeatures
-from pairity.data.queries import Queries, require_features, require_preferences
+from pairity.data.queries import Queries
 from pairity.data.sources import is_dask, is_queries, open_queries, queries_type
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.cells import mean_auc

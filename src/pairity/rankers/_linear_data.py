@@ -18,9 +18,10 @@ import scipy.sparse as sp
 
 from pairity._utils.threads import run_all
 from pairity._utils.typing import Array
+from pairity.data.checks import require_features
 from pairity.data.features import Features, require_finite
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
-from pairity.data.queries import Queries, require_features
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.cells import cell_counts, total_weight
 from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic, subtract_margin

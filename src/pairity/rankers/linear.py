@@ -17,7 +17,8 @@ from scipy.sparse.linalg import LinearOperator, cg
 from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
 from pairity._utils.validation import require_count, require_number
-from pairity.data.queries import Queries, require_preferences
+from pairity.data.checks import require_preferences
+from pairity.data.queries import Queries
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
 from pairity.pairs.cells import total_weight
 from pairity.pairs.logistic import pairwise_logistic, subtract_margin

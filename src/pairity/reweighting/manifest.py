@@ -56,8 +56,12 @@ class SavedModel:
 
 def encode_settings(model: Any, leave_out: tuple[str, ...] = NOT_SETTINGS) -> dict[str, Any]:
     """Encode the constructor's settings as JSON, except some."""
-    names = [name for name in model._get_param_names() if name not in leave_out]
-    return {name: encode(getattr(model, name), KNOWN_OBJECTS) for name in names}
+    settings = model.get_params(deep=False)
+    return {
+        name: encode(value, KNOWN_OBJECTS)
+        for name, value in settings.items()
+        if name not in leave_out
+    }
 
 
 def describe_model(model: Any) -> dict[str, Any]:

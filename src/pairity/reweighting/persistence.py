@@ -117,7 +117,7 @@ def _restore(manifest: Entry, ranker: Any, fitted: Any) -> FairRanker:
         ranker = ranker.estimator
     elif saved.ranker_given == "default":
         ranker = None
-    names = tuple(name for name in FairRanker._get_param_names() if name not in NOT_SETTINGS)
+    names = tuple(name for name in FairRanker().get_params(deep=False) if name not in NOT_SETTINGS)
     settings = entry.entry("settings").settings(names, KNOWN_OBJECTS)
     model: FairRanker = build(FairRanker, {"ranker": ranker, **settings}, entry.place)
     features = entry.entry("features")

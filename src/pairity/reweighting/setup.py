@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from pairity._utils.json_codec import require_stored
 from pairity._utils.validation import is_real, require_count, require_number
 from pairity.constraints import Constraint, as_constraint
-from pairity.data.queries import require_features, require_groups, require_preferences
+from pairity.data.checks import require_features, require_groups, require_preferences
 from pairity.data.sources import client_of, errors_about, open_queries, queries_type, read_alike
 from pairity.exceptions import InputError
 from pairity.rankers._estimators import require_spreads, require_streams
