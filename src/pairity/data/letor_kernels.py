@@ -1,10 +1,10 @@
 """Compiled reading of LETOR lines: bytes in, labels, query ids and entries out.
 
-Decimals become the nearest double, exactly. Short ones take one exact operation (a whole number
-up to 2^53, times or over a power of ten up to 10^22). The others are multiplied by the leading 128
-bits of a power of five, in whole numbers; the product bounds the value from below and above, and
-where both bounds round alike that is the answer. What is left (ties, the very small and large) is
-handed back as text, to be read by Python's float.
+Each decimal becomes the nearest double. A short decimal takes one exact operation: an integer up to
+2^53, multiplied or divided by a power of ten up to 10^22. Other decimals are multiplied by the
+leading 128 bits of a power of five, in integers. The product bounds the value from below and above;
+if both bounds round to the same double, that is the result. The rest (ties, very small and very
+large numbers) is returned as text for Python's ``float``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ STATE_SIZE = 9
 
 
 def _fives():
-    """Of every power of five its leading 128 bits, in two halves, and the power of two after."""
+    """Return the leading 128 bits of every power of five, in two halves, and the power of two."""
     upper, lower, shift = [], [], []
     for q in range(LEAST, MOST + 1):
         power = 5 ** abs(q)
@@ -56,7 +56,7 @@ _EXACT = np.uint64(2**53)
 
 @njit(cache=True, nogil=True)
 def _product(a, b):
-    """The 128 bits of a · b, in two halves."""
+    """Return the 128 bits of a · b, in two halves."""
     a1, a0 = a >> _HALF_WORD, a & _LOW_WORD
     b1, b0 = b >> _HALF_WORD, b & _LOW_WORD
     low, left, right = a0 * b0, a1 * b0, a0 * b1
@@ -77,7 +77,7 @@ def _leading_zeros(word):
 
 @njit(cache=True, nogil=True)
 def _nearest(digits, q, cut):
-    """The double nearest to digits · 10^q, and whether that is sure.
+    """Return the double nearest to digits · 10^q, and whether it is certain.
 
     `cut` says that further digits follow, so that the number lies below (digits + 1) · 10^q.
     """
@@ -111,13 +111,13 @@ def _nearest(digits, q, cut):
 
 @njit(cache=True, nogil=True)
 def _long_digits(text, begin, end):
-    """The first 19 digits of a long mantissa, the power of ten behind them, and if any is cut."""
+    """Return the first 19 digits of a long mantissa, their power of ten, and if any is cut."""
     digits, kept, power, point, cut = _NOTHING, 0, 0, False, False
-    for at in range(begin, end):
-        if text[at] == 46:
+    for position in range(begin, end):
+        if text[position] == 46:
             point = True
             continue
-        digit = np.int64(text[at]) - 48
+        digit = np.int64(text[position]) - 48
         if kept < MOST_DIGITS:
             digits = digits * _TEN + np.uint64(digit)
             if digits != _NOTHING:
@@ -133,48 +133,48 @@ def _long_digits(text, begin, end):
 
 
 @njit(cache=True, nogil=True)
-def read_number(text, at):
-    """A decimal from `at` on: where it ends (-1: it is none), its value, and if that is sure."""
-    negative = text[at] == 45
-    if negative or text[at] == 43:
-        at += 1
-    begin = at
+def read_number(text, position):
+    """Read a decimal: its end (-1 if it is not one), its value, and if that is certain."""
+    negative = text[position] == 45
+    if negative or text[position] == 43:
+        position += 1
+    begin = position
     digits = _NOTHING
-    digit = np.int64(text[at]) - 48
+    digit = np.int64(text[position]) - 48
     while 0 <= digit <= 9:
         digits = digits * _TEN + np.uint64(digit)
-        at += 1
-        digit = np.int64(text[at]) - 48
-    length, q = at - begin, 0
-    if text[at] == 46:
-        at += 1
-        point = at
-        digit = np.int64(text[at]) - 48
+        position += 1
+        digit = np.int64(text[position]) - 48
+    length, q = position - begin, 0
+    if text[position] == 46:
+        position += 1
+        point = position
+        digit = np.int64(text[position]) - 48
         while 0 <= digit <= 9:
             digits = digits * _TEN + np.uint64(digit)
-            at += 1
-            digit = np.int64(text[at]) - 48
-        q = point - at
+            position += 1
+            digit = np.int64(text[position]) - 48
+        q = point - position
         length -= q
     if length == 0:
         return -1, 0.0, False
     cut = False
     if length > MOST_DIGITS:
-        digits, q, cut = _long_digits(text, begin, at)
-    if text[at] == 101 or text[at] == 69:
-        at += 1
-        falling = text[at] == 45
-        if falling or text[at] == 43:
-            at += 1
-        digit = np.int64(text[at]) - 48
+        digits, q, cut = _long_digits(text, begin, position)
+    if text[position] == 101 or text[position] == 69:
+        position += 1
+        falling = text[position] == 45
+        if falling or text[position] == 43:
+            position += 1
+        digit = np.int64(text[position]) - 48
         if not 0 <= digit <= 9:
             return -1, 0.0, False
         power = np.int64(0)
         while 0 <= digit <= 9:
             if power < 100_000_000:
                 power = 10 * power + digit
-            at += 1
-            digit = np.int64(text[at]) - 48
+            position += 1
+            digit = np.int64(text[position]) - 48
         q += -int(power) if falling else int(power)
     sure = True
     if digits == _NOTHING:
@@ -187,26 +187,26 @@ def read_number(text, at):
             value *= _TENS[q]
     else:
         value, sure = _nearest(digits, q, cut)
-    return at, (-value if negative else value), sure
+    return position, (-value if negative else value), sure
 
 
 @njit(cache=True, nogil=True)
-def _whole(text, at, largest):
-    """Digits from `at` on: where they end, and their value, -1 where it is above `largest`."""
-    begin, value = at, np.int64(0)
-    digit = np.int64(text[at]) - 48
+def _whole(text, position, largest):
+    """Read digits: their end and their value, or -1 if that is above `largest`."""
+    begin, value = position, np.int64(0)
+    digit = np.int64(text[position]) - 48
     while 0 <= digit <= 9:
         value = 10 * value + digit
-        at += 1
-        digit = np.int64(text[at]) - 48
-    if at - begin > 18:  # it may have wrapped around
+        position += 1
+        digit = np.int64(text[position]) - 48
+    if position - begin > 18:  # it may have wrapped around
         value = np.int64(0)
-        for place in range(begin, at):
+        for place in range(begin, position):
             digit = np.int64(text[place]) - 48
             if value > (largest - digit) // 10:
-                return at, np.int64(-1)
+                return position, np.int64(-1)
             value = 10 * value + digit
-    return at, (value if value <= largest else np.int64(-1))
+    return position, (value if value <= largest else np.int64(-1))
 
 
 @njit(cache=True, nogil=True)
@@ -225,99 +225,99 @@ def parse_lines(
     text, lowest_index, highest_index, complete, labels, qids, ends, indices, values,
     hard_entry, hard_begin, hard_end, state,
 ):  # fmt: skip
-    """Read whole lines; the last byte of `text` is a line feed.
+    """Read complete lines; the last byte of `text` is a line feed.
 
     Stops at the first line that is not right: ``state[STATUS]`` says why, ``state[WHERE]`` at
     which byte. Numbers that are not sure are listed in the `hard` arrays by their entry (a label
     as -1 - row) and the bytes they stand in.
     """
-    size, at = len(text), 0
+    size, position = len(text), 0
     rows, entries, hard, has_qid = 0, 0, 0, -1
     first_row, lowest, highest = -1, LARGEST_INDEX, -1
     status = FINE
-    while at < size:
-        while _is_blank(text[at]):
-            at += 1
-        if text[at] != 10 and text[at] != 35:
-            begin = at
-            end, value, sure = read_number(text, at)
+    while position < size:
+        while _is_blank(text[position]):
+            position += 1
+        if text[position] != 10 and text[position] != 35:
+            begin = position
+            end, value, sure = read_number(text, position)
             if end < 0 or not _ends(text[end]):
                 status = BAD_LABEL
                 break
             labels[rows] = value
             if not sure:
-                hard_entry[hard], hard_begin[hard], hard_end[hard] = -1 - rows, at, end
+                hard_entry[hard], hard_begin[hard], hard_end[hard] = -1 - rows, position, end
                 hard += 1
-            at = end
-            while _is_blank(text[at]):
-                at += 1
+            position = end
+            while _is_blank(text[position]):
+                position += 1
             found = 0
-            if text[at] == 113 and text[at + 1] == 105 and text[at + 2] == 100:
-                start = at
-                if text[at + 3] != 58 or not 48 <= text[at + 4] <= 57:
+            if text[position] == 113 and text[position + 1] == 105 and text[position + 2] == 100:
+                start = position
+                if text[position + 3] != 58 or not 48 <= text[position + 4] <= 57:
                     status = BAD_QID
                     break
-                at, qid = _whole(text, at + 4, LARGEST_ID)
-                if not _ends(text[at]):
-                    status, at = BAD_QID, start
+                position, qid = _whole(text, position + 4, LARGEST_ID)
+                if not _ends(text[position]):
+                    status, position = BAD_QID, start
                     break
                 if qid < 0:
-                    status, at = LARGE_QID, start
+                    status, position = LARGE_QID, start
                     break
                 qids[rows] = qid
                 found = 1
             if has_qid < 0:
                 has_qid, first_row = found, begin
             elif has_qid != found:
-                status, at = SOME_QID if found else NO_QID, begin
+                status, position = SOME_QID if found else NO_QID, begin
                 break
             before = entries
             last = lowest_index - 1
             while True:
-                while _is_blank(text[at]):
-                    at += 1
-                if text[at] == 10 or text[at] == 35:
+                while _is_blank(text[position]):
+                    position += 1
+                if text[position] == 10 or text[position] == 35:
                     break
-                start = at
-                at, index = _whole(text, at, LARGEST_INDEX)
-                if at == start or text[at] != 58:
-                    status, at = BAD_ENTRY, start
+                start = position
+                position, index = _whole(text, position, LARGEST_INDEX)
+                if position == start or text[position] != 58:
+                    status, position = BAD_ENTRY, start
                     break
                 if index < 0 or index > highest_index:
-                    status, at = LARGE_INDEX, start
+                    status, position = LARGE_INDEX, start
                     break
                 if index <= last:
                     if index < lowest_index:
                         status = LOW_INDEX
                     else:
                         status = REPEATED_INDEX if index == last else FALLING_INDEX
-                    at = start
+                    position = start
                     break
-                end, value, sure = read_number(text, at + 1)
+                end, value, sure = read_number(text, position + 1)
                 if end < 0 or not _ends(text[end]):
-                    status, at = BAD_VALUE, start
+                    status, position = BAD_VALUE, start
                     break
                 indices[entries], values[entries] = index, value
                 if not sure:
-                    hard_entry[hard], hard_begin[hard], hard_end[hard] = entries, at + 1, end
+                    hard_entry[hard], hard_begin[hard], hard_end[hard] = entries, position + 1, end
                     hard += 1
                 if entries == before and index < lowest:
                     lowest = index
                 entries += 1
-                last, at = index, end
+                last, position = index, end
             if status != FINE:
                 break
             if last > highest:
                 highest = last
             if complete and entries - before != highest_index - lowest_index + 1:
-                status, at = INCOMPLETE, begin
+                status, position = INCOMPLETE, begin
                 break
             ends[rows] = entries
             rows += 1
-        while text[at] != 10:  # what is left is a comment
-            at += 1
-        at += 1
-    state[STATUS], state[WHERE], state[ROWS], state[ENTRIES] = status, at, rows, entries
+        while text[position] != 10:  # what is left is a comment
+            position += 1
+        position += 1
+    state[STATUS], state[WHERE], state[ROWS], state[ENTRIES] = status, position, rows, entries
     state[HARD], state[HAS_QID], state[FIRST_ROW] = hard, has_qid, first_row
     state[LOWEST], state[HIGHEST] = lowest, highest
 
