@@ -44,7 +44,7 @@ def test_a_sweep_runs_on_the_workers(client, tmp_path, capsys, kind, monkeypatch
         words = [path, "--label", "y", "--query", "qid", "--group", "group", "--format", "json"]
         words += ["--methods", "plain", "reweighted", "--budget", "2", "--quiet"]
         if where:
-            monkeypatch.setattr("pairity.comparisons.runs.Job.run", None)  # of this process
+            monkeypatch.setattr("pairity.comparisons.jobs.Job.run", None)  # of this process
         main(["sweep", *words, "--output", str(tmp_path / name), *where])
         printed[name] = json.loads(capsys.readouterr().out)
         for point in printed[name]["points"]:
@@ -72,7 +72,7 @@ def test_a_cluster_that_cannot_be_used_is_refused(tmp_path, capsys, table):
     table.assign(score=table["f0"]).to_csv(tmp_path / "table.csv", index=False)
     roles = ["--label", "y", "--query", "qid", "--group", "group", "--score", "score"]
     for wrong, fact in {
-        ("--workers", "0"): "no number of workers",
+        ("--workers", "0"): "--workers must be 1 or greater (got 0)",
         ("--workers", "2", "--scheduler", "tcp://x:1"): "two clusters",
     }.items():
         assert main(["audit", str(tmp_path / "table.csv"), *roles, *wrong]) == 2

@@ -100,12 +100,15 @@ def test_workers_read_queries_with_the_methods_of_one_machine(client, log):
     folder, _ = log
     names = {"y": "y", "qid": "qid", "sensitive_features": "group"}
     read = read_parquet(folder, **names, client=client)
-    local = read_parquet(folder, **names)
+    local = read_parquet(folder, **names).in_memory()
     for name in ("n_items", "n_queries", "n_pairs", "n_features", "n_missing", "groups"):
         assert getattr(read, name) == getattr(local, name)
     assert read.feature_names == local.feature_names
-    models = [FairRanker(**OPTIONS).fit(queries) for queries in (read, local)]
-    np.testing.assert_allclose(models[0].ranker_.coef_, models[1].ranker_.coef_, atol=1e-8)
+    models = [FairRanker(max_rounds=0).fit(queries) for queries in (read, local)]
+    assert models[0].violation_ == pytest.approx(models[1].violation_, abs=1e-12)
+    np.testing.assert_allclose(  # the solver starts on every n-th query, in another order
+        models[0].ranker_.coef_, models[1].ranker_.coef_, atol=1e-5
+    )
     (train, test), (_, local_test) = read.split(0.25, 0), local.split(0.25, 0)
     assert len({read.digest(), train.digest(), test.digest()}) == 3
     audits = [
