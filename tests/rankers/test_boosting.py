@@ -365,7 +365,7 @@ def test_columns_in_another_order_are_refused(engine, direct_use):
         with pytest.raises(InputError, match=r"feature names|5 features"):
             model.predict(wrong)
     with pytest.warns(UserWarning, match="does not have valid feature names"):
-        model.ranker_.predict(MADE.X) if not direct_use else model.predict(MADE.X)
+        model.predict(MADE.X)
 
 
 # --- evaluation sets ------------------------------------------------------------------------------
@@ -592,7 +592,7 @@ def test_without_an_estimator_it_is_the_engines_default(engine):
     assert ranker.predict(MADE.X) == pytest.approx(known.predict(MADE.X), abs=1e-5)
 
 
-@pytest.mark.parametrize("name", ["init_score", "group", "base_margin", "init_model", "xgb_model"])
+@pytest.mark.parametrize("name", ["init_score", "base_margin", "init_model", "xgb_model"])
 def test_unknown_arguments_of_fit(engine, name):
     with pytest.raises(InputError, match=f"cannot take '{name}'.*eval_set"):
         fair(engine).fit(**DATA, **{name: 1})
