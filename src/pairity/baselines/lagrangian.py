@@ -47,7 +47,6 @@ from pairity.constraints import CATALOGUE, Contrasts, PairwiseConstraint
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, TargetNotReachedWarning
 from pairity.pairs.cells import cell_counts, mean_shares
-from pairity.pairs.losses import two_hinges
 from pairity.rankers._products import one_blas_thread
 
 _DECAY = 100.0  # steps after which the step sizes begin to fall
@@ -235,9 +234,8 @@ class _Proxy:
         self._scores: Array | None = None
         self.tables = self._worth()
         average, weight = constraint.average, queries.weight_of_query
-        self.of_error = mean_shares(
-            cell_counts(queries).sum(axis=(1, 2))[:, None], weight, average
-        ).ravel()
+        counts = cell_counts(queries).sum(axis=(1, 2))[:, None]
+        self.of_error = mean_shares(counts, weight, average).ravel()
         self.of_means = mean_shares(constraint.entries(constraint.counts(queries)), weight, average)
         none = np.zeros(self.of_means.shape[1])
         self.at_none = self._gaps(none)
@@ -262,7 +260,7 @@ class _Proxy:
         net, shape = multipliers[1] - multipliers[0], self.tables.shape
         return np.asarray(net @ self.tables.reshape(shape[0], -1)).reshape(shape[1:])
 
-    def _terms(self, multipliers: Array) -> list[tuple[HingedLists, Queries, Array, Array]]:
+    def terms(self, multipliers: Array) -> list[tuple[HingedLists, Queries, Array, Array]]:
         """Return base loss and relaxed constraints: weighted lists, and a table for each side."""
         signed = self.lists.pad(self.signed_table(multipliers), fill=0.0)
         raised, lowered = np.maximum(signed, 0.0), np.maximum(-signed, 0.0)
@@ -272,19 +270,12 @@ class _Proxy:
         terms = [(self.by_label, self.base, base, np.zeros_like(signed))]
         return [*terms, (self.by_cell, self.lists, raised, lowered)] if signed.any() else terms
 
-    def value(self, scores: Array, multipliers: Array) -> float:
-        """Return base loss and hinges, without the terms that do not depend on the scores."""
-        return sum(
-            two_hinges(queries, scores, table, mirrored)[0]
-            for _, queries, table, mirrored in self._terms(multipliers)
-        )
-
     def gradient(self, scores: Array, multipliers: Array) -> Array:
-        """Return the derivative of `value` in the scores."""
+        """Return the derivative of base loss and hinges in the scores."""
         self._sort(scores)
         first, *others = (
             lists.gradient(queries, table, mirrored)
-            for lists, queries, table, mirrored in self._terms(multipliers)
+            for lists, queries, table, mirrored in self.terms(multipliers)
         )
         return sum(others, first)
 
@@ -340,11 +331,8 @@ def _weigh_cells(queries: Queries, constraint: PairwiseConstraint) -> Queries:
     group = queries.group.astype(np.int64)
     if constraint.pairs == "all":
         level[:] = 0  # the group is the label
-    if constraint.by_group:
-        known = group < queries.n_groups
-        group = np.where(
-            (level > 0) | ~known, group, 0
-        )  # lower items of known groups are one group
+    if constraint.by_group:  # lower items of known groups are one group
+        group = np.where((level > 0) | (group >= queries.n_groups), group, 0)
     cell = (queries.query * 2 + level) * queries.n_codes + group
     weight = np.ones(queries.n_items) if queries.item_weight is None else queries.item_weight
     total = np.bincount(cell, weight)[cell]
@@ -393,13 +381,17 @@ def _play(
     multipliers = np.zeros((2, len(proxy.contrasts.first)))
     trace = np.empty((n_steps, *multipliers.shape))
     betas, (errors, violations) = np.empty((n_steps, n_features)), np.empty((2, n_steps))
-    adam = _Adam(np.zeros(n_features))
-    scores = features.scores(adam.x)
+    beta, mean, square = np.zeros((3, n_features))
+    scores = features.scores(beta)
     for t in range(n_steps):
         fall = np.sqrt(1.0 + t / _DECAY)
         gradient = features.of_scores(proxy.gradient(scores, multipliers))
-        betas[t], trace[t] = adam.step(gradient, settings.learning_rate / fall), multipliers
-        scores = features.scores(adam.x)
+        mean += 0.1 * (gradient - mean)  # Adam (Kingma and Ba, 2015) with its usual constants
+        square += 0.001 * (gradient**2 - square)
+        step = settings.learning_rate / fall * (mean / (1.0 - 0.9 ** (t + 1)))
+        beta = beta - step / (np.sqrt(square / (1.0 - 0.999 ** (t + 1))) + 1e-8)
+        betas[t], trace[t] = beta, multipliers
+        scores = features.scores(beta)
         errors[t], gaps = proxy.measure(scores)
         violations[t] = np.abs(gaps).max()
         excess = np.stack([gaps, -gaps]) - slack
@@ -431,21 +423,3 @@ def best_candidate(objective: Array, excess: Array, *, rank_objective: bool = Fa
     if rank_objective:
         rank = np.maximum(rank, rankdata(objective, method="min"))
     return int(np.lexsort((-np.arange(len(rank)), objective, rank))[0])
-
-
-class _Adam:
-    """Adam (Kingma and Ba, 2015) with its usual constants."""
-
-    def __init__(self, x: Array) -> None:
-        self.x = x
-        self._mean, self._square, self._n = np.zeros_like(x), np.zeros_like(x), 0
-
-    def step(self, gradient: Array, size: float) -> Array:
-        """Move down the gradient, and return the new point."""
-        self._n += 1
-        self._mean += 0.1 * (gradient - self._mean)
-        self._square += 0.001 * (gradient**2 - self._square)
-        mean = self._mean / (1.0 - 0.9**self._n)
-        square = self._square / (1.0 - 0.999**self._n)
-        self.x = self.x - size * mean / (np.sqrt(square) + 1e-8)
-        return self.x
