@@ -178,13 +178,7 @@ def item_weights(
     'WITHIN_TOLERANCE'
     """
     constraint = _known_constraint(constraint)
-    steps: dict[str, Any] = {
-        "eta": eta,
-        "max_rounds": max_rounds,
-        "tolerance": tolerance,
-        "alpha": alpha,
-    }
-    Steps(**steps)
+    steps = vars(Steps(eta, max_rounds, tolerance, alpha))
     if membership not in ("groups", "parts") and not callable(membership):
         raise InputError(
             f"membership is {show(membership)}. Choose 'groups', 'parts' or a function of the "
@@ -202,8 +196,7 @@ def item_weights(
 
     settings = {"constraint": constraint, "tolerance": tolerance}
     others = steps | {"membership": membership, "threshold": threshold}
-    changed = changed_from(item_weights, others)
-    return Method("item weights", fit, False, settings | changed)
+    return Method("item weights", fit, False, settings | changed_from(item_weights, others))
 
 
 def reweight_items(
@@ -262,7 +255,7 @@ def reweight_items(
     measure = weight * counted
     labels = names or tuple(f"attribute {number}" for number in range(n_attributes))
     _check_rates(positive, members, measure, constraint, labels)
-    learner = _Logistic.of(features, positive, weight, loop.alpha)
+    learner = _Logistic(features, positive, weight, loop.alpha)
     lambda_ = np.zeros((len(RATES[constraint]), n_attributes))
     rounds: list[ItemRound] = []
     models: list[tuple[Array, float]] = []
@@ -366,29 +359,17 @@ def largest_rate_gap(delta: Array) -> float:
 # --- training ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class _Logistic:
     """A weighted logistic regression on standardised features; each fit starts at the last."""
 
-    features: Features
-    positive: Mask
-    weight: Array
-    alpha: float
-    scaler: StandardScaler
-    model: LogisticRegression
-
-    @classmethod
-    def of(cls, X: Features, positive: Mask, weight: Array, alpha: float) -> _Logistic:
-        scaler = StandardScaler(with_mean=not sp.issparse(X))
-        features = scaler.fit_transform(X, sample_weight=weight)
-        newton = not sp.issparse(X) and X.shape[1] <= _MAX_NEWTON_FEATURES
-        model = LogisticRegression(
-            solver="newton-cholesky" if newton else "lbfgs",
-            tol=1e-7 if newton else 1e-6,
-            max_iter=1000,
-            warm_start=True,
-        )
-        return cls(features, positive, weight, alpha, scaler, model)
+    def __init__(self, X: Features, positive: Mask, weight: Array, alpha: float) -> None:
+        self.positive, self.weight, self.alpha = positive, weight, alpha
+        dense = not sp.issparse(X)
+        self.scaler = StandardScaler(with_mean=dense)
+        self.features = self.scaler.fit_transform(X, sample_weight=weight)
+        newton = dense and X.shape[1] <= _MAX_NEWTON_FEATURES
+        solver, tol = ("newton-cholesky", 1e-7) if newton else ("lbfgs", 1e-6)
+        self.model = LogisticRegression(solver=solver, tol=tol, max_iter=1000, warm_start=True)
 
     def fit(self, item_weight: Array) -> tuple[Array, float]:
         """Return coefficients and intercept in the units of the features."""
