@@ -91,8 +91,8 @@ def fair_rankings(
     for number, (own, fair) in enumerate(solved):
         n_rankings = len(fair.probability)
         probability[number, :n_rankings] = fair.probability
-        for column in range(width):  # columns beyond a query's rankings repeat the last
-            scores[own, column] = -fair.places[min(column, n_rankings - 1)]
+        # Columns beyond a query's rankings repeat the last.
+        scores[own] = -fair.places[np.minimum(np.arange(width), n_rankings - 1)].T
     return Rankings(scores, probability), np.array([fair.slack for _, fair in solved])
 
 

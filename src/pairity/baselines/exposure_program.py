@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
-from pairity._utils.validation import require_number, show
+from pairity._utils.validation import require_count, require_number, show
 from pairity.baselines.permutations import Items, Program, Vertex, solve
 from pairity.data.columns import as_numbers
 from pairity.exceptions import ConstraintError, InputError
@@ -306,8 +305,7 @@ def _solve(
     ratios = by_utility.received(np.arange(len(equal)))[0] * even
     if len(even) < 2 or ratios.max() <= (1.0 + slack) * ratios.min():
         return None, slack
-    vertex = solve(items, _program(even, slack))
-    if vertex is not None:
+    if vertex := solve(items, _program(even, slack)):
         return vertex, slack
     least, lowest, highest = _least_slack(items, even)
     if settings.raise_slack is None:
@@ -319,10 +317,8 @@ def _solve(
         )
     steps = math.ceil((least - slack) / settings.raise_slack - 1e-9)
     slack = max(slack + steps * settings.raise_slack, least)
-    vertex = solve(items, _program(even, slack))
-    while vertex is None:  # rounding: the least slack is known to about ten digits
-        slack += 1e-9 * (1.0 + slack)
-        vertex = solve(items, _program(even, slack))
+    while (vertex := solve(items, _program(even, slack))) is None:
+        slack += 1e-9 * (1.0 + slack)  # rounding: the least slack is known to about ten digits
     return vertex, slack
 
 
@@ -335,22 +331,14 @@ def _program(even: Array, slack: float) -> Program:
     k, lowest = len(even), int(even.argmin())
     low, eye = even[lowest] / even, np.eye(len(even))
     if slack == 0.0:
-        others = np.arange(k) != lowest
-        equal = eye.copy()
-        equal[:, lowest] -= low
-        rows = np.vstack([equal[others], np.zeros((1, k))])
-        last = np.eye(k)[-1]
+        equal = eye - np.outer(low, eye[lowest])
+        rows = np.vstack([np.delete(equal, lowest, axis=0), np.zeros((1, k))])
+        last = eye[-1]
         return Program(1.0, rows, last, np.empty((k, 0)), np.empty(0), last)
     high = (1.0 + slack) * low
-    scale = np.maximum(high, 1.0)
-    zero = np.zeros((k, k))
-    columns = np.vstack(
-        [
-            np.column_stack([-low, -eye, zero]),
-            np.column_stack([high / scale, zero, -eye]),
-            np.zeros((1, 2 * k + 1)),
-        ]
-    )
+    scale, zero = np.maximum(high, 1.0), np.zeros((k, k))
+    limits = np.block([[-low[:, None], -eye, zero], [(high / scale)[:, None], zero, -eye]])
+    columns = np.pad(limits, ((0, 1), (0, 0)))
     rows = np.vstack([eye, -eye / scale[:, None], np.zeros((1, k))])
     last = np.eye(2 * k + 1)[-1]
     return Program(1.0, rows, last, columns, np.zeros(2 * k + 1), last)
@@ -364,17 +352,10 @@ def _least_slack(items: Items, even: Array) -> tuple[float, int, int]:
     """
     k = len(even)
     eye, zero = np.eye(k), np.zeros((k, k))
-    columns = np.vstack(
-        [np.column_stack([np.zeros(k), -eye, zero]), np.column_stack([np.ones(k), zero, -eye])]
-    )
-    program = Program(
-        0.0,
-        np.vstack([eye, -np.diag(even / even.max())]),
-        np.zeros(2 * k),
-        columns,
-        -np.eye(2 * k + 1)[0],
-        np.r_[even.min() / even, np.zeros(k)],
-    )
+    columns = np.block([[np.zeros((k, 1)), -eye, zero], [np.ones((k, 1)), zero, -eye]])
+    rows = np.vstack([eye, -np.diag(even / even.max())])
+    target = np.r_[even.min() / even, np.zeros(k)]
+    program = Program(0.0, rows, np.zeros(2 * k), columns, -np.eye(2 * k + 1)[0], target)
     vertex = solve(items, program)
     if vertex is None:  # every group can receive attention, and all multiples are allowed
         raise AssertionError("The program of the least slack must be feasible, but was not.")
@@ -401,8 +382,7 @@ def require_utility(values: Array) -> None:
 
 
 def _group_codes(group: ArrayLike, n_groups: Any, n_items: int) -> Integers:
-    if not isinstance(n_groups, Integral) or n_groups < 0:
-        raise InputError(f"n_groups must be a whole number, 0 or greater (got {show(n_groups)}).")
+    require_count(n_groups, "n_groups", least=0)
     codes = as_numbers(group, "group", n_items)
     wrong = (codes < 0) | (codes > n_groups) | (codes % 1 != 0)
     if wrong.any():

@@ -142,14 +142,8 @@ def solve(items: Items, program: Program) -> Vertex | None:
     are broken lexicographically, so it terminates. The basis is factorised again in every step, so
     errors do not accumulate.
     """
-    n_rows = len(program.target)
-    basis = _Basis(
-        np.eye(n_rows),
-        np.zeros(n_rows),
-        np.full(n_rows, -1),
-        [None] * n_rows,
-        np.ones(n_rows, dtype=bool),
-    )
+    n = len(program.target)
+    basis = _Basis(np.eye(n), np.zeros(n), np.full(n, -1), [None] * n, np.ones(n, dtype=bool))
     missing, _ = _improve(items, program, basis, first=True)
     if missing > _INFEASIBLE:
         return None
