@@ -130,7 +130,9 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
         return model
     fair = isinstance(model, FairRanker)
     base = clone(model) if fair else clone(as_ranker(model), safe=False)
-    shown = {**_changed(base), **settings}
+    values = dict(base.get_params(deep=False)) if hasattr(base, "get_params") else {}
+    values.pop("progress", None)  # it is about the display
+    shown = changed_from(type(base), values) | settings
     if settings:
         known = base.get_params()
         unknown = [key for key in settings if key not in known]
@@ -143,9 +145,9 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
 
     def fit(train: Queries, random_state: int) -> Scorer:
         fresh = clone(base, safe=False)
-        if fair and fresh.random_state is None:
-            fresh.set_params(random_state=random_state)
         if fair:
+            if fresh.random_state is None:
+                fresh.set_params(random_state=random_state)
             if fresh.progress == "auto":
                 fresh.set_params(progress=False)  # a comparison has its own progress bar
             fresh.fit(**train)
@@ -158,19 +160,8 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
     return Method(name or ("reweighted" if fair else "plain"), fit, False, shown)
 
 
-def _changed(model: Any) -> dict[str, Any]:
-    """Return the parameters that are not at their defaults, except those of the display."""
-    if not hasattr(model, "get_params"):
-        return {}
-    values = model.get_params(deep=False)
-    return changed_from(type(model), {key: values[key] for key in values if key != "progress"})
-
-
 def changed_from(function: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments that are not at their defaults."""
     known = signature(function).parameters
-    return {
-        name: value
-        for name, value in values.items()
-        if name in known and repr(value) != repr(known[name].default)
-    }
+    passed = {name: value for name, value in values.items() if name in known}
+    return {key: value for key, value in passed.items() if repr(value) != repr(known[key].default)}
