@@ -120,16 +120,15 @@ def _pool(
     n_rankings = max(r.scores.shape[1] if isinstance(r, Rankings) else 1 for r in results)
     scores = np.zeros((queries.n_items, n_rankings))
     probability = np.zeros((queries.n_queries, n_rankings))
-    for fold, result in zip(folds, results, strict=True):
-        members = np.sort(fold)
-        rows = np.flatnonzero(np.isin(queries.query, members))
+    for fold, result in zip(map(np.sort, folds), results, strict=True):
+        rows = np.isin(queries.query, fold)
         if isinstance(result, Rankings):
-            require_rankings(queries.take(members), result)
+            require_rankings(queries.take(fold), result)
             scores[rows, : result.scores.shape[1]] = result.scores
-            probability[members, : result.probability.shape[1]] = result.probability
+            probability[fold, : result.probability.shape[1]] = result.probability
         else:
-            scores[rows, 0] = as_numbers(result, "scores", len(rows))
-            probability[members, 0] = 1.0
+            scores[rows, 0] = as_numbers(result, "scores", int(rows.sum()))
+            probability[fold, 0] = 1.0
     if any(isinstance(result, Rankings) for result in results):
         return Rankings(scores, probability)
     return np.ascontiguousarray(scores[:, 0])
@@ -170,9 +169,8 @@ def run_jobs(
     what is stored. `data` names the queries and shares that tell stored runs apart.
     """
     runs: dict[int, Run] = {}
-    store = None
-    if options.directory is not None:
-        store = Store.create(options.directory, data, measuring)
+    directory = options.directory
+    store = None if directory is None else Store.create(directory, data, measuring)
     with Progress(n_jobs_total, description, options.progress) as bar:
 
         def finish(number: int, run: Run, *, new: bool = True) -> None:
@@ -267,8 +265,13 @@ class Store:
     def read(self, run: Run) -> Run | None:
         """Return the stored run, or None; a file that cannot be read is warned of."""
         path = self.path(run)
+        place = Place(f"file {path}", "")
         try:
-            return self._read(path, self._key(run))
+            stored = Entry(parse_document(path.read_bytes(), FORMAT, place), place)
+            if stored.get("key") != self._key(run):
+                raise InputError("It is about another run.")
+            known: Run = stored.read("run", Run)
+            return known
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:
@@ -279,14 +282,6 @@ class Store:
                 stacklevel=2,
             )
             return None
-
-    def _read(self, path: Path, key: dict[str, Any]) -> Run:
-        place = Place(f"file {path}", "")
-        stored = Entry(parse_document(path.read_bytes(), FORMAT, place), place)
-        if stored.get("key") != key:
-            raise InputError("It is about another run.")
-        run: Run = stored.read("run", Run)
-        return run
 
     def write(self, run: Run) -> None:
         """Store a finished run."""

@@ -35,7 +35,7 @@ from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.metrics import ndcg
-from pairity.metrics.positions import ratio
+from pairity.metrics.positions import ratio, sums
 from pairity.pairs.cells import cell_counts, cell_sums
 
 UTILITIES = ("auc", "ndcg@10")
@@ -93,8 +93,7 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain Python; None for a number that is not defined."""
-        plain: dict[str, Any] = to_plain(self)
-        return plain
+        return dict(to_plain(self))
 
     @classmethod
     def from_dict(cls, entries: Any) -> Run:
@@ -179,8 +178,7 @@ class Copies:
 
     def expectation(self, values: Array, n_queries: int) -> Array:
         """Return the mean over each query's copies of a value per copy."""
-        sums = np.bincount(self.original, self.share * values, minlength=n_queries)
-        return np.asarray(sums, dtype=np.float64)
+        return sums(self.original, self.share * values, n_queries)
 
     def resample_queries(self, statistic: Statistics, values: list[Array]) -> Statistics:
         """Make a statistic of copies one of queries, which appends its violations to `values`."""
@@ -219,8 +217,8 @@ def require_rankings(queries: Queries, result: Rankings) -> None:
 
 def _utility(queries: Queries, copies: Copies) -> Iterator[Measure]:
     n_queries, repeated = queries.n_queries, copies.queries
-    sums = cell_sums(repeated, copies.scores).sum(axis=(1, 2))
-    auc = ratio(sums, cell_counts(repeated).sum(axis=(1, 2)))
+    in_order = cell_sums(repeated, copies.scores).sum(axis=(1, 2))
+    auc = ratio(in_order, cell_counts(repeated).sum(axis=(1, 2)))
     yield Measure("auc", copies.expectation(auc, n_queries), Support(queries).all_pairs())
     gain = choose_gain("auto", queries)
     by_copy = ndcg(repeated, copies.scores, k=10, gain=gain)
