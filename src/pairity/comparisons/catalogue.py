@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pairity._utils.validation import show
+from pairity._utils.validation import require_count, show
 from pairity.baselines.correlation_penalty import correlation_penalty
 from pairity.baselines.exposure_lp import exposure_lp
 from pairity.baselines.item_weights import item_weights
@@ -187,8 +187,7 @@ def make_methods(
     >>> make_methods("inter", ["plain", "reweighted"], budget=2)
     [plain(), reweighted(tolerance=0.0), reweighted(tolerance=0.2)]
     """
-    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
-        raise InputError(f"budget must be a whole number of settings, 1 or more (got {budget!r}).")
+    require_count(budget, "budget")
     as_constraint(constraint)  # refuses an unknown name before anything is made
     return [
         entry.make(constraint, ranker, **settings)

@@ -182,11 +182,8 @@ class Frontier:
 
     def choose(self, name: str, rule: Rule) -> Choice:
         """Choose a point by a rule; see `pick`."""
-        candidates = [
-            point
-            for point in self.points
-            if point.validation and isfinite(point.validation[name].value)
-        ]
+        measured = [point for point in self.points if point.validation]
+        candidates = [point for point in measured if isfinite(point.validation[name].value)]
         if not candidates:
             raise InputError(f"There is no point to pick from: {self._why_none(name)}")
         return choose(candidates, name, rule)
@@ -297,15 +294,9 @@ class Frontier:
         for name in names:
             front = self.front(name, utility, on=part)
             panels[name] = [
-                (
-                    point.method,
-                    point.needs_group,
-                    estimates[name],
-                    estimates[utility],
-                    point in front,
-                )
+                (point.method, point.needs_group, values[name], values[utility], point in front)
                 for point in self.points
-                if (estimates := getattr(point, part)) and isfinite(estimates[name].value)
+                if (values := getattr(point, part)) and isfinite(values[name].value)
             ]
         axes = plot_panels(panels, utility=utility, ax=ax)
         return axes if len(names) > 1 else axes[0]

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from pairity._utils.typing import Array
-from pairity._utils.validation import is_real
+from pairity._utils.validation import require_number
 from pairity.audits.audit import require_sampling
 from pairity.comparisons.points import Point
 from pairity.exceptions import InputError
@@ -47,10 +47,7 @@ class Rule:
     simultaneous: bool = False
 
     def __post_init__(self) -> None:
-        if not is_real(self.epsilon) or not 0.0 <= self.epsilon < np.inf:
-            raise InputError(
-                f"epsilon must be a violation, 0 or greater, such as 0.05 (got {self.epsilon!r})."
-            )
+        require_number(self.epsilon, "epsilon")
         if self.confidence is not None:
             require_sampling(self.confidence, 0)
         if self.rule not in RULES:
@@ -144,11 +141,8 @@ def _bounds(points: Sequence[Point], constraint: str, rule: Rule) -> list[tuple[
         for run in point.runs
     }
     if rule.simultaneous:
-        by_seed: dict[int, list[int]] = {}
-        for point in points:
-            for run in point.runs:
-                by_seed.setdefault(run.seed, []).append(id(run))
-        for keys in by_seed.values():
+        for seed in {run.seed for point in points for run in point.runs}:
+            keys = [id(run) for point in points for run in point.runs if run.seed == seed]
             largest: Array = np.fmax.reduce(np.array([excess[key] for key in keys]))
             excess |= dict.fromkeys(keys, largest)
     bounds = []

@@ -12,6 +12,7 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral
 from typing import Any
 from warnings import warn
@@ -172,9 +173,8 @@ def tune(
     if len(measuring.constraints) != 1:
         raise InputError(f"constraint is {show(constraint)}. Pass one to tune by.")
     trials: dict[tuple[str, str], tuple[dict[str, Any], Method]] = {}
-    for settings in draw_settings(
-        _find_space(make, space), settled.search, settled.budget, random_state
-    ):
+    tried = _find_space(make, space)
+    for settings in draw_settings(tried, settled.search, settled.budget, random_state):
         method = _make(make, settings)
         trials.setdefault(Run.of(method, 0).key, (settings, method))
     queries = as_queries(train, "train")
@@ -220,7 +220,8 @@ def tune_all(
     results = {}
     for name, value in makers.items():
         make, space = value if isinstance(value, tuple) else (value, None)
-        results[name] = tune(_Named(make, name), _find_space(make, space), train, **options)
+        named = partial(_make_named, make, name)
+        results[name] = tune(named, _find_space(make, space), train, **options)
     return results
 
 
@@ -263,15 +264,8 @@ def tuned(make: Make, space: Space | str | None = None, **options: Any) -> Metho
     return Method(example.name, fit, example.needs_group, settings)
 
 
-@dataclass(frozen=True, eq=False)
-class _Named:
-    """Makes methods under another name."""
-
-    make: Make
-    name: str
-
-    def __call__(self, **settings: Any) -> Method:
-        return replace(self.make(**settings), name=self.name)
+def _make_named(make: Make, name: str, /, **settings: Any) -> Method:
+    return replace(make(**settings), name=name)
 
 
 # --- settings to try -----------------------------------------------------------------------------
