@@ -28,6 +28,13 @@ FilePath = str | os.PathLike[str]
 # --- reading -------------------------------------------------------------------------------------
 
 
+def as_list(values: Any) -> list[Any]:
+    """A list of one text or path, or of several; empty for None."""
+    if values is None:
+        return []
+    return [values] if isinstance(values, str | os.PathLike) else list(values)
+
+
 def require_file(path: FilePath) -> Path:
     """Return the path of a regular file that exists."""
     file = Path(path)

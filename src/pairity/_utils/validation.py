@@ -46,3 +46,10 @@ def require_count(value: Any, name: str, *, least: int = 1) -> int:
     if is_real(value) and isinstance(value, Integral) and int(value) >= least:
         return int(value)
     raise InputError(f"{name} must be a whole number, {least} or greater (got {show(value)}).")
+
+
+def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
+    """Refuse an argument that is not one of the choices."""
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
+        allowed = ", ".join(map(repr, choices))
+        raise InputError(f"{name} must be one of {allowed} (got {show(value)}).")
