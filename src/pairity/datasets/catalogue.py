@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -69,18 +69,12 @@ class DataSet:
 
     def to_dict(self, data_home: Home = None) -> dict[str, Any]:
         """Return plain Python values, with the paths of the files."""
-        places = self.places(data_home)
-        return {
-            "name": self.name, "title": self.title, "size": self.size, "groups": self.groups,
-            "labels": self.labels, "licence": self.licence, "load": self.load, "get": self.get,
-            "files": [
-                {
-                    "name": file.name, "sha256": file.sha256, "url": file.url,
-                    "path": None if places[file.name] is None else str(places[file.name]),
-                }
-                for file in self.files
-            ],
-        }  # fmt: skip
+        paths = {name: path and str(path) for name, path in self.places(data_home).items()}
+        files = [
+            {"name": file.name, "sha256": file.sha256, "url": file.url, "path": paths[file.name]}
+            for file in self.files
+        ]
+        return {**asdict(self), "files": files}
 
 
 CATALOGUE = {

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import io
 import logging
 import os
 import sys
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
+
+import numpy as np
 
 from pairity._utils.files import atomic_write, open_binary
 from pairity._utils.progress import Progress, Show
+from pairity._utils.typing import Array
 from pairity.exceptions import DownloadError, InputError
 
 BASE_URL = "https://raw.githubusercontent.com"
@@ -61,6 +66,19 @@ class DataFile:
         if self.path is None:
             return None
         return f"{BASE_URL}/{self.repository}/{self.commit}/{quote(self.path)}"
+
+
+def deltr_file(folder: str, path: str, sha256: str) -> DataFile:
+    """Return a file among the data that the authors of DELTR published."""
+    return DataFile(
+        folder,
+        path.rpartition("/")[2],
+        sha256,
+        "MilkaLichtblau/DELTR-Experiments",
+        "042e432fc8dcd9ccf6d0203d63e55572c2554317",
+        f"data/{path}",
+        "GPL-3.0",
+    )
 
 
 def cache_folder() -> Path:
@@ -148,6 +166,12 @@ def read_data(
 ) -> bytes:
     """Return the uncompressed bytes of a data file that `find_data` finds."""
     return _content(find_data(file, data_home, download=download, progress=progress))
+
+
+def read_numbers(file: DataFile, data_home: Home, *, header: int = 0, **options: Any) -> Array:
+    """Return the numbers of a CSV file, without `header` lines; the options of `read_data`."""
+    content = io.BytesIO(read_data(file, data_home, **options))
+    return np.loadtxt(content, delimiter=",", skiprows=header, ndmin=2)
 
 
 def _content(path: Path) -> bytes:

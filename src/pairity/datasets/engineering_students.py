@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any, Literal
 
 import numpy as np
 
 from pairity._utils.progress import Show
-from pairity._utils.typing import Array
-from pairity.datasets.download import DataFile, Home, read_data
-from pairity.datasets.ranking_data import RankingData, above_median, ranking_data, require_choice
+from pairity._utils.validation import require_choice
+from pairity.datasets.download import Home, deltr_file, read_numbers
+from pairity.datasets.ranking_data import RankingData, above_median, ranking_data
 from pairity.exceptions import InputError
-
-_REPOSITORY = "MilkaLichtblau/DELTR-Experiments"
-_COMMIT = "042e432fc8dcd9ccf6d0203d63e55572c2554317"
-_FOLDER = "data/EngineeringStudents/NoSemiPrivate"
-
-FILES = {
-    "gender": DataFile(
-        folder="engineering_students",
-        name="chileDataL2R_gender_nosemi_full.txt",
-        sha256="fe6bbc792c2beb9685a8f6d6365ff93cbdb0df7592bc5e96b84626b79f948622",
-        repository=_REPOSITORY,
-        commit=_COMMIT,
-        path=f"{_FOLDER}/gender/chileDataL2R_gender_nosemi_full.txt",
-        licence="GPL-3.0",
-    ),
-    "school": DataFile(
-        folder="engineering_students",
-        name="chileDataL2R_highschool_nosemi_full.txt",
-        sha256="b1d2331f667059d252aee11805416f41eb5f46139ec55fc15b0f16c3cb4dff97",
-        repository=_REPOSITORY,
-        commit=_COMMIT,
-        path=f"{_FOLDER}/highschool/chileDataL2R_highschool_nosemi_full.txt",
-        licence="GPL-3.0",
-    ),
-}
 
 _FEATURES = ("psu_math", "psu_lang", "psu_science", "gpa")
 _GROUPS = {"gender": ("men", "women"), "school": ("private", "public")}  # 0 and 1 in the files
 _COLUMNS = {"gender": "gender", "school": "highschool"}
+_DIGESTS = {
+    "gender": "fe6bbc792c2beb9685a8f6d6365ff93cbdb0df7592bc5e96b84626b79f948622",
+    "school": "b1d2331f667059d252aee11805416f41eb5f46139ec55fc15b0f16c3cb4dff97",
+}
+
+FILES = {
+    protected: deltr_file(
+        "engineering_students",
+        f"EngineeringStudents/NoSemiPrivate/{column}/chileDataL2R_{column}_nosemi_full.txt",
+        _DIGESTS[protected],
+    )
+    for protected, column in _COLUMNS.items()
+}
 
 
 def load_engineering_students(
@@ -99,30 +86,24 @@ def load_engineering_students(
     require_choice("label", label, ("above_median", "score"))
     require_choice("median", median, ("year", "all"))
     chosen = ("gender", "school") if protected == "both" else (protected,)
-    tables = [
-        _table(read_data(FILES[name], data_home, download=download, progress=progress))
-        for name in chosen
-    ]
+    options: dict[str, Any] = {"header": 1, "download": download, "progress": progress}
+    tables = [read_numbers(FILES[name], data_home, **options) for name in chosen]
     others = [0, 2, 3, 4, 5, 6]
     if any((table[:, others] != tables[0][:, others]).any() for table in tables[1:]):
         raise InputError(
-            "The two files of engineering_students do not list the same students. Download "
-            "both again."
+            "The two files of engineering_students do not list the same students. Download both "
+            "again."
         )
     table = tables[0]
     year, score = table[:, 0].astype(np.int64), table[:, 6]
     codes = {name: file[:, 1] for name, file in zip(chosen, tables, strict=True)}
-    groups: dict[str, Any] = {
-        name: np.array(_GROUPS[name], dtype=object)[code.astype(int)]
-        for name, code in codes.items()
-    }
-    seen = [*codes.values()] if group_as_feature else []
-    names = tuple(_COLUMNS[name] for name in chosen) if group_as_feature else ()
+    groups = {name: np.array(_GROUPS[name])[code.astype(int)] for name, code in codes.items()}
+    seen = codes if group_as_feature else {}
     within = year if median == "year" else np.zeros_like(year)
     return ranking_data(
         "engineering_students",
-        np.column_stack([*seen, table[:, 2:6]]),
-        names + _FEATURES,
+        np.column_stack([*seen.values(), table[:, 2:6]]),
+        (*(_COLUMNS[name] for name in seen), *_FEATURES),
         label=label,
         labels={"above_median": above_median(score, within), "score": score},
         qid=year,
@@ -130,7 +111,3 @@ def load_engineering_students(
         cut={int(query): int(query) for query in np.unique(year)},
         licence=str(FILES["gender"].licence),
     )
-
-
-def _table(content: bytes) -> Array:
-    return np.loadtxt(io.BytesIO(content), delimiter=",", skiprows=1, ndmin=2)

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity._utils.progress import Show
-from pairity._utils.validation import show
+from pairity._utils.validation import require_choice, show
 from pairity.data.groups import quantile_groups
 from pairity.data.letor import read_apart
 from pairity.datasets.download import VARIABLE, DataFile, Home, find_data, places, read_data
-from pairity.datasets.ranking_data import RankingData, ranking_data, require_choice
+from pairity.datasets.ranking_data import RankingData, ranking_data
 from pairity.exceptions import InputError
 
 N_FEATURES = 136
@@ -32,26 +32,20 @@ SAMPLE_INDEX = DataFile(
     name="index.csv",
     sha256="42ea4fb920c2835a8bd98ace62289d81e48f6eef27e62d52dd8457e9a7a37cda",
 )
-_RANKEVAL = {
-    "repository": "hpclab/rankeval",
-    "commit": "c6e39e9c19db2a05a43f243a990a28989db891bc",
-    "licence": "MPL-2.0",
-}
 EXCERPT = {
-    "train": DataFile(
+    part: DataFile(
         folder="mslr",
-        name="msn1.fold1.train.5k.txt",
-        sha256="6d1721de961a35fbaef7085dc5b41e2940f0ddb04bab5f7a8566cf7db4158fa6",
-        path="rankeval/test/data/msn1.fold1.train.5k.txt",
-        **_RANKEVAL,
-    ),
-    "test": DataFile(
-        folder="mslr",
-        name="msn1.fold1.test.5k.txt",
-        sha256="13d3c638edd23e482c38f4316c2680c938c2eaedbe096970ab30a48e364463d3",
-        path="rankeval/test/data/msn1.fold1.test.5k.txt",
-        **_RANKEVAL,
-    ),
+        name=f"msn1.fold1.{part}.5k.txt",
+        sha256=sha256,
+        repository="hpclab/rankeval",
+        commit="c6e39e9c19db2a05a43f243a990a28989db891bc",
+        path=f"rankeval/test/data/msn1.fold1.{part}.5k.txt",
+        licence="MPL-2.0",
+    )
+    for part, sha256 in (
+        ("train", "6d1721de961a35fbaef7085dc5b41e2940f0ddb04bab5f7a8566cf7db4158fa6"),
+        ("test", "13d3c638edd23e482c38f4316c2680c938c2eaedbe096970ab30a48e364463d3"),
+    )
 }
 
 _PARTS = ("train", "vali", "test")
@@ -187,7 +181,7 @@ def load_mslr(
     if transform is not None:
         _take_logarithms(X, numbers)
     if transform == "yadav":
-        _scale(X, None if scale_by == "all" else _training_rows(qid, cut))
+        _scale(X, slice(None) if scale_by == "all" else _training_rows(qid, cut))
     return ranking_data(
         f"mslr_{version}",
         X,
@@ -244,18 +238,17 @@ def _files(
     progress: Show,
 ) -> dict[str, Path]:  # fmt: skip
     """Return the files to read by part; the sample has all parts in one file."""
-    if version == "sample":
-        return {"sample": find_data(SAMPLE, data_home, download=download, progress=progress)}
-    if version == "excerpt":
+    if version in ("sample", "excerpt"):
+        published = {"sample": SAMPLE} if version == "sample" else {k: EXCERPT[k] for k in wanted}
         return {
-            part: find_data(EXCERPT[part], data_home, download=download, progress=progress)
-            for part in wanted
+            part: find_data(file, data_home, download=download, progress=progress)
+            for part, file in published.items()
         }
     folder = _fold_folder(version, fold, data_home)
     files = {}
     for part in wanted:
         candidates = [folder / f"{part}.txt", folder / f"{part}.txt.gz"]
-        path = next((path for path in candidates if path.is_file()), None)
+        path = next(filter(Path.is_file, candidates), None)
         if path is None:
             raise InputError(
                 f"{candidates[0]} does not exist, nor with .gz. Unpack the complete data set."
@@ -292,9 +285,8 @@ def _cut(
         cut = {int(row["qid"]): _SAMPLE_PARTS.get(row["source"], "test") for row in index}
         return cut, [int(row["qid"]) for row in index if row["complete"] == "0"]
     cut = {}
-    ends = np.cumsum(n_rows)
-    for part, begin, end in zip(files, [0, *ends[:-1]], ends, strict=True):
-        for query in np.unique(qid[begin:end]).tolist():
+    for part, ids in zip(files, np.split(qid, np.cumsum(n_rows)[:-1]), strict=True):
+        for query in np.unique(ids).tolist():
             if query in cut:
                 raise InputError(
                     f"The query {query} is in {files[cut[query]]} and in {files[part]}. Unpack the "
@@ -323,12 +315,8 @@ def _take_logarithms(X: Any, numbers: list[int]) -> None:
         block[:, columns] = np.log1p(values)
 
 
-def _scale(X: Any, rows: NDArray[np.bool_] | None) -> None:
-    percentiles = np.empty((3, X.shape[1]))
-    for k in range(X.shape[1]):
-        values = X[:, k] if rows is None else X[rows, k]
-        percentiles[:, k] = np.percentile(values, (5, 50, 95))
-    low, middle, high = percentiles
+def _scale(X: Any, rows: NDArray[np.bool_] | slice) -> None:
+    low, middle, high = np.transpose([np.percentile(column[rows], (5, 50, 95)) for column in X.T])
     size = np.where(high > low, high - low, 1.0)
     for begin in range(0, len(X), _BLOCK):
         block = X[begin : begin + _BLOCK]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
+from pairity._utils.validation import require_choice, show
 from pairity.data.columns import Column, object_array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
@@ -103,14 +103,8 @@ def ranking_data(
     for values in arrays.values():
         values.flags.writeable = False
     parts = object_array([cut[int(query)] for query in queries.query_ids])
-    return RankingData(
-        name=name,
-        label=label,
-        labels=MappingProxyType(arrays),
-        cut=parts,
-        licence=licence,
-        _queries=replace(queries, feature_names=feature_names),
-    )
+    queries = replace(queries, feature_names=feature_names)
+    return RankingData(name, label, MappingProxyType(arrays), parts, licence, queries)
 
 
 def above_median(values: Array, within: NDArray[np.int64]) -> Array:
@@ -120,10 +114,3 @@ def above_median(values: Array, within: NDArray[np.int64]) -> Array:
         rows = within == block
         result[rows] = values[rows] > np.median(values[rows])
     return result
-
-
-def require_choice(name: str, value: Any, choices: tuple[Any, ...]) -> None:
-    """Refuse an argument that is not one of the choices."""
-    if not any(type(value) is type(choice) and value == choice for choice in choices):
-        allowed = ", ".join(map(repr, choices))
-        raise InputError(f"{name} must be one of {allowed} (got {show(value)}).")

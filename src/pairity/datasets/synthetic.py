@@ -11,6 +11,7 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
+from pairity._utils.validation import require_choice
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 
@@ -128,8 +129,7 @@ def make_biased_ranking(
     >>> data.queries()
     Queries(n_queries=20, n_items=600, n_features=5, groups=('group 1', 'group 2'), n_missing=0)
     """
-    if bias not in ("scores", "pairs"):
-        raise InputError(f"bias must be 'scores' or 'pairs' (got {bias!r}).")
+    require_choice("bias", bias, ("scores", "pairs"))
     if min(n_queries, n_features, n_groups) < 1 or n_items < 2 or n_labels < 2:
         raise InputError(
             "n_queries, n_features and n_groups must be at least 1, n_items and n_labels 2; got "
@@ -146,10 +146,7 @@ def make_biased_ranking(
     across = rng.normal(size=n_features)
     across -= (across @ coef) * coef
     length = np.linalg.norm(across)
-    if n_features > 1 and length > 0:
-        across *= separation / length
-    else:
-        across[:] = 0.0
+    across *= separation / length if n_features > 1 and length > 0 else 0.0
     n_drawn = n_items if bias == "scores" else 2 * n_items
     group = rng.choice(n_groups, size=n_queries * n_drawn, p=share)
     place = np.linspace(0.5, -0.5, n_groups)[group]
@@ -191,23 +188,23 @@ def _biased_pairs(
     lambda_ = bias[None, :] - bias[:, None]  # pairs won by a favoured group get a lower weight
     wins = expit(scores[:, 0] - scores[:, 1])
     seen = expit(scores[:, 0] - scores[:, 1] - lambda_[pair[:, 0], pair[:, 1]])
+
+    def both_sides(first: Array) -> Array:
+        return np.stack([first, 1.0 - first], axis=1).ravel()
+
     if expected:
-        both = np.repeat(np.arange(len(pair)), 2)
-        first = np.tile([1.0, 0.0], len(pair))
-        labels = np.stack([first, 1.0 - first], axis=1).ravel()
-        rows = np.stack([2 * both, 2 * both + 1], axis=1).ravel()
-        weight = np.where(first == 1.0, seen[both], 1.0 - seen[both])
-        true = np.where(first == 1.0, wins[both], 1.0 - wins[both])
+        labels = np.tile([1.0, 0.0, 0.0, 1.0], len(pair))
+        rows = np.tile(np.arange(len(X)).reshape(-1, 2), 2).ravel()
+        weight, true = (np.repeat(both_sides(share), 2) for share in (seen, wins))
         return BiasedRanking(
-            X=X[rows], y=labels, y_unbiased=labels, qid=np.repeat(np.arange(len(both)), 2),
+            X=X[rows], y=labels, y_unbiased=labels, qid=np.repeat(np.arange(2 * len(pair)), 2),
             sensitive_features=_names(group[rows], len(bias)), coef=coef, lambda_=lambda_,
-            query_weight=np.repeat(weight, 2), query_weight_unbiased=np.repeat(true, 2),
+            query_weight=weight, query_weight_unbiased=true,
         )  # fmt: skip
     draw = rng.random(len(pair))
 
     def outcome(probability: Array) -> Array:
-        first = (draw < probability).astype(float)
-        return np.stack([first, 1.0 - first], axis=1).ravel()
+        return both_sides((draw < probability).astype(float))
 
     return BiasedRanking(
         X=X, y=outcome(seen), y_unbiased=outcome(wins), qid=np.repeat(np.arange(len(pair)), 2),

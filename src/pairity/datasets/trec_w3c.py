@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity._utils.progress import Show
 from pairity._utils.typing import Array
-from pairity.datasets.download import DataFile, Home, read_data
-from pairity.datasets.ranking_data import RankingData, above_median, ranking_data, require_choice
+from pairity._utils.validation import require_choice
+from pairity.datasets.download import Home, deltr_file, read_numbers
+from pairity.datasets.ranking_data import RankingData, above_median, ranking_data
 from pairity.exceptions import InputError
 
-FILE = DataFile(
-    folder="trec_w3c",
-    name="features_withListNetFormat_withGender_withZscore_candidateAmount-200_total.csv",
-    sha256="91729e57f12033a84fa1f2fe6a339d2e4af4ca87b518d07d113e0eee8de06b81",
-    repository="MilkaLichtblau/DELTR-Experiments",
-    commit="042e432fc8dcd9ccf6d0203d63e55572c2554317",
-    path="data/TREC/features_withListNetFormat_withGender_withZscore_candidateAmount-200_total.csv",
-    licence="GPL-3.0",
+FILE = deltr_file(
+    "trec_w3c",
+    "TREC/features_withListNetFormat_withGender_withZscore_candidateAmount-200_total.csv",
+    "91729e57f12033a84fa1f2fe6a339d2e4af4ca87b518d07d113e0eee8de06b81",
 )
 
 _FEATURES = ("f1", "f2", "f3", "f4", "f5")
@@ -95,17 +90,14 @@ def load_trec_w3c(
             "The label 'expert' is known only for 48 topics. Pass topics='usable', or "
             "another label."
         )
-    content = read_data(FILE, data_home, download=download, progress=progress)
-    table = np.loadtxt(io.BytesIO(content), delimiter=",", ndmin=2)
+    table = read_numbers(FILE, data_home, download=download, progress=progress)
     if drop_duplicates:
         _, first = np.unique(table, axis=0, return_index=True)
         table = table[np.sort(first)]
-    topic, gender, score = table[:, 0].astype(np.int64), table[:, 1], table[:, -1]
-    expert = _experts(topic, gender, score)
+    expert = _experts(table)
     if topics == "usable":
-        usable = ~np.isnan(expert)
-        table, topic, gender = table[usable], topic[usable], gender[usable]
-        score, expert = score[usable], expert[usable]
+        table, expert = table[~np.isnan(expert)], expert[~np.isnan(expert)]
+    topic, gender, score = table[:, 0].astype(np.int64), table[:, 1], table[:, -1]
     labels = {"above_median": above_median(score, topic), "order": score}
     if topics == "usable":
         labels["expert"] = expert
@@ -123,8 +115,9 @@ def load_trec_w3c(
     )
 
 
-def _experts(topic: NDArray[np.int64], gender: Array, score: Array) -> Array:
+def _experts(table: Array) -> Array:
     """Return 1 for experts, 0 for others, NaN if the order of a topic does not identify them."""
+    topic, gender, score = table[:, 0], table[:, 1], table[:, -1]
     result = np.full(len(topic), np.nan)
     for number in np.unique(topic):
         rows = np.flatnonzero(topic == number)
