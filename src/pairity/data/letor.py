@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity._utils.files import megabytes_read, open_binary, read_lines, require_file
+from pairity._utils.files import as_list, megabytes_read, open_binary, read_lines, require_file
 from pairity._utils.progress import Progress, Show
 from pairity._utils.threads import n_threads, run_all
 from pairity._utils.typing import Array
@@ -153,11 +153,10 @@ def read_letor_arrays(
     -------
     LetorArrays
     """
-    arrays, _, _ = read_apart(
+    return read_apart(
         paths, None, n_features=n_features, first_index=first_index, sparse=sparse,
         complete=complete, progress=progress,
-    )  # fmt: skip
-    return arrays
+    )[0]  # fmt: skip
 
 
 def read_apart(
@@ -188,7 +187,7 @@ def read_apart(
         raise InputError("complete=True requires n_features, and first_index 0 or 1.")
     files = [require_file(path) for path in _paths(paths)]
     matrix = SparseMatrix() if sparse else DenseMatrix(lowest)
-    table = _Table(matrix, lowest, highest, complete)
+    table = _Table(matrix, (lowest, highest, complete))
     sizes = [path.stat().st_size >> 20 for path in files]  # megabytes
     ends = []
     with Progress(max(1, sum(sizes)), f"reading {files[0].name}", progress) as shown:
@@ -206,7 +205,7 @@ def read_apart(
                 f"{_joined(files)} has features from {table.lowest} to {table.highest}, more than "
                 f"n_features={n_features}. Omit n_features, or correct it."
             )
-    width = int(n_features) if n_features is not None else table.highest - base + 1
+    width = table.highest - base + 1 if n_features is None else int(n_features)
     if width < 1:
         raise InputError(f"{_joined(files)} has no features in any of its {table.n_rows} rows.")
     X, column = matrix.finish(table.n_rows, width, base, apart)
@@ -215,19 +214,18 @@ def read_apart(
     return arrays, column, np.diff(ends, prepend=0).tolist()
 
 
+@dataclass(eq=False)
 class _Table:
     """The rows that were read so far."""
 
-    def __init__(
-        self, matrix: DenseMatrix | SparseMatrix, lowest: int, highest: int, complete: bool
-    ) -> None:
-        self.matrix = matrix
-        self.bounds = (lowest, highest, complete)
-        self.labels: list[Array] = []
-        self.qids: list[NDArray[np.int64]] = []
-        self.n_rows = 0
-        self.has_qid: bool | None = None
-        self.lowest, self.highest = kernels.LARGEST_INDEX, -1
+    matrix: DenseMatrix | SparseMatrix
+    bounds: tuple[int, int, bool]  # the least and largest index, and whether lines are complete
+    labels: list[Array] = field(default_factory=list)
+    qids: list[NDArray[np.int64]] = field(default_factory=list)
+    n_rows: int = 0
+    has_qid: int | None = None  # 1 or 0
+    lowest: int = kernels.LARGEST_INDEX
+    highest: int = -1
 
     def add(self, part: _Part) -> None:
         self.matrix.add(part)
@@ -250,12 +248,12 @@ class _Part:
     ends: NDArray[np.int64]
     indices: NDArray[np.int32]
     values: Array
-    lowest: int
-    highest: int
-    has_qid: bool
-    first_row: int
     status: int
     where: int
+    has_qid: int
+    first_row: int
+    lowest: int
+    highest: int
 
 
 class _Workspace:
@@ -265,16 +263,13 @@ class _Workspace:
         self._size = 0
 
     def parse(self, block: bytes, bounds: tuple[int, int, bool]) -> _Part:
-        text = np.frombuffer(block, np.uint8)
-        self._make_room(len(text))
-        state = np.zeros(kernels.STATE_SIZE, np.int64)
-        kernels.parse_lines(
-            text, *bounds, self._labels, self._qids, self._ends, self._indices, self._values,
-            *self._hard, state,
+        if len(block) > self._size:
+            self._make_room(len(block))
+        status, where, n_rows, n_entries, n_hard, *rest = kernels.parse_lines(
+            np.frombuffer(block, np.uint8), *bounds, self._labels, self._qids, self._ends,
+            self._indices, self._values, *self._hard,
         )  # fmt: skip
-        status, where = int(state[kernels.STATUS]), int(state[kernels.WHERE])
-        for number in range(state[kernels.HARD]):
-            entry, begin, end = (int(column[number]) for column in self._hard)
+        for entry, begin, end in self._hard[:, :n_hard].T.tolist():
             value = float(block[begin:end])
             if not np.isfinite(value):
                 status = kernels.BAD_LABEL if entry < 0 else kernels.BAD_VALUE
@@ -284,31 +279,17 @@ class _Workspace:
                 self._labels[-1 - entry] = value
             else:
                 self._values[entry] = value
-        n_rows, n_entries = int(state[kernels.ROWS]), int(state[kernels.ENTRIES])
-        return _Part(
-            labels=self._labels[:n_rows],
-            qids=self._qids[:n_rows],
-            ends=self._ends[:n_rows],
-            indices=self._indices[:n_entries],
-            values=self._values[:n_entries],
-            lowest=int(state[kernels.LOWEST]),
-            highest=int(state[kernels.HIGHEST]),
-            has_qid=bool(state[kernels.HAS_QID] == 1),
-            first_row=int(state[kernels.FIRST_ROW]),
-            status=status,
-            where=where,
-        )
+        rows = (self._labels[:n_rows], self._qids[:n_rows], self._ends[:n_rows])
+        entries = (self._indices[:n_entries], self._values[:n_entries])
+        return _Part(*rows, *entries, status, where, *rest)
 
     def _make_room(self, size: int) -> None:
-        if size <= self._size:
-            return
         self._size = size
         n_rows, n_entries = size // 2 + 1, size // 4 + 1
         self._labels = np.empty(n_rows)
-        self._qids, self._ends = (np.empty(n_rows, np.int64) for _ in range(2))
+        self._qids, self._ends = np.empty((2, n_rows), np.int64)
         self._indices, self._values = np.empty(n_entries, np.int32), np.empty(n_entries)
-        entry, begin, end = (np.empty(n_rows + n_entries, np.int64) for _ in range(3))
-        self._hard = (entry, begin, end)
+        self._hard = np.empty((3, n_rows + n_entries), np.int64)  # entry, begin and end
 
 
 def _read_file(path: Path, table: _Table) -> Iterator[int]:
@@ -387,8 +368,7 @@ def _refuse(
 
 
 def _paths(paths: Paths) -> list[Path]:
-    several = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    if not several:
+    if not (several := as_list(paths)):
         raise InputError("There is no path to read. Pass at least one.")
     return [Path(path) for path in several]
 

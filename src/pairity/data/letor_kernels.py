@@ -22,25 +22,17 @@ LARGEST_INDEX = 2**31 - 1
     REPEATED_INDEX, FALLING_INDEX, BAD_VALUE, INCOMPLETE,
 ) = range(13)  # fmt: skip
 
-STATUS, WHERE, ROWS, ENTRIES, HARD, HAS_QID, FIRST_ROW, LOWEST, HIGHEST = range(9)
-STATE_SIZE = 9
-
 
 def _fives():
     """Return the leading 128 bits of every power of five, in two halves, and the power of two."""
-    upper, lower, shift = [], [], []
+    rows = []
     for q in range(LEAST, MOST + 1):
         power = 5 ** abs(q)
         bits = power.bit_length()
-        if q >= 0:
-            after = bits - 128
-            leading = power >> after if after > 0 else power << -after
-        else:
-            after = -(127 + bits)
-            leading = (1 << -after) // power
-        upper.append(leading >> 64)
-        lower.append(leading & (2**64 - 1))
-        shift.append(after)
+        after = bits - 128 if q >= 0 else -(127 + bits)
+        leading = (power << 128) >> bits if q >= 0 else (1 << -after) // power
+        rows.append((leading >> 64, leading & (2**64 - 1), after))
+    upper, lower, shift = zip(*rows, strict=True)
     return np.array(upper, np.uint64), np.array(lower, np.uint64), np.array(shift, np.int64)
 
 
@@ -120,16 +112,23 @@ def _long_digits(text, begin, end):
         digit = np.int64(text[position]) - 48
         if kept < MOST_DIGITS:
             digits = digits * _TEN + np.uint64(digit)
-            if digits != _NOTHING:
-                kept += 1
-            if point:
-                power -= 1
+            kept += digits != _NOTHING
+            power -= point
         else:
-            if digit != 0:
-                cut = True
-            if not point:
-                power += 1
+            cut |= digit != 0
+            power += not point
     return digits, power, cut
+
+
+@njit(cache=True, nogil=True)
+def _digits(text, position, digits):
+    """Read digits: their end, and their value after that of earlier `digits`."""
+    digit = np.int64(text[position]) - 48
+    while 0 <= digit <= 9:
+        digits = digits * _TEN + np.uint64(digit)
+        position += 1
+        digit = np.int64(text[position]) - 48
+    return position, digits
 
 
 @njit(cache=True, nogil=True)
@@ -139,21 +138,11 @@ def read_number(text, position):
     if negative or text[position] == 43:
         position += 1
     begin = position
-    digits = _NOTHING
-    digit = np.int64(text[position]) - 48
-    while 0 <= digit <= 9:
-        digits = digits * _TEN + np.uint64(digit)
-        position += 1
-        digit = np.int64(text[position]) - 48
+    position, digits = _digits(text, position, _NOTHING)
     length, q = position - begin, 0
     if text[position] == 46:
-        position += 1
-        point = position
-        digit = np.int64(text[position]) - 48
-        while 0 <= digit <= 9:
-            digits = digits * _TEN + np.uint64(digit)
-            position += 1
-            digit = np.int64(text[position]) - 48
+        point = position + 1
+        position, digits = _digits(text, point, digits)
         q = point - position
         length -= q
     if length == 0:
@@ -181,10 +170,7 @@ def read_number(text, position):
         value = 0.0
     elif digits <= _EXACT and -22 <= q <= 22 and not cut:
         value = float(np.int64(digits))
-        if q < 0:
-            value /= _TENS[-q]
-        elif q > 0:
-            value *= _TENS[q]
+        value = value / _TENS[-q] if q < 0 else value * _TENS[q]
     else:
         value, sure = _nearest(digits, q, cut)
     return position, (-value if negative else value), sure
@@ -193,12 +179,9 @@ def read_number(text, position):
 @njit(cache=True, nogil=True)
 def _whole(text, position, largest):
     """Read digits: their end and their value, or -1 if that is above `largest`."""
-    begin, value = position, np.int64(0)
-    digit = np.int64(text[position]) - 48
-    while 0 <= digit <= 9:
-        value = 10 * value + digit
-        position += 1
-        digit = np.int64(text[position]) - 48
+    begin = position
+    position, digits = _digits(text, begin, _NOTHING)
+    value = np.int64(digits)
     if position - begin > 18:  # it may have wrapped around
         value = np.int64(0)
         for place in range(begin, position):
@@ -223,13 +206,19 @@ def _ends(byte):
 @njit(cache=True, nogil=True)
 def parse_lines(
     text, lowest_index, highest_index, complete, labels, qids, ends, indices, values,
-    hard_entry, hard_begin, hard_end, state,
+    hard_entry, hard_begin, hard_end,
 ):  # fmt: skip
     """Read complete lines; the last byte of `text` is a line feed.
 
-    Stops at the first line that is not right: ``state[STATUS]`` says why, ``state[WHERE]`` at
-    which byte. Numbers that are not sure are listed in the `hard` arrays by their entry (a label
-    as -1 - row) and the bytes they stand in.
+    Stops at the first line that is not right. Numbers that are not sure are listed in the `hard`
+    arrays by their entry (a label as -1 - row) and the bytes they stand in.
+
+    Returns
+    -------
+    status, position : why and at which byte reading stopped
+    rows, entries, hard : the number of each
+    has_qid, first_row : whether the first row has a query id (1 or 0), and its byte; -1 if none
+    lowest, highest : the least and the largest index
     """
     size, position = len(text), 0
     rows, entries, hard, has_qid = 0, 0, 0, -1
@@ -287,10 +276,8 @@ def parse_lines(
                     status, position = LARGE_INDEX, start
                     break
                 if index <= last:
-                    if index < lowest_index:
-                        status = LOW_INDEX
-                    else:
-                        status = REPEATED_INDEX if index == last else FALLING_INDEX
+                    status = REPEATED_INDEX if index == last else FALLING_INDEX
+                    status = LOW_INDEX if index < lowest_index else status
                     position = start
                     break
                 end, value, sure = read_number(text, position + 1)
@@ -307,8 +294,7 @@ def parse_lines(
                 last, position = index, end
             if status != FINE:
                 break
-            if last > highest:
-                highest = last
+            highest = max(highest, last)
             if complete and entries - before != highest_index - lowest_index + 1:
                 status, position = INCOMPLETE, begin
                 break
@@ -317,9 +303,7 @@ def parse_lines(
         while text[position] != 10:  # what is left is a comment
             position += 1
         position += 1
-    state[STATUS], state[WHERE], state[ROWS], state[ENTRIES] = status, position, rows, entries
-    state[HARD], state[HAS_QID], state[FIRST_ROW] = hard, has_qid, first_row
-    state[LOWEST], state[HIGHEST] = lowest, highest
+    return status, position, rows, entries, hard, has_qid, first_row, lowest, highest
 
 
 @njit(cache=True, nogil=True)
