@@ -77,15 +77,15 @@ def as_columns(values: Any, name: str) -> list[Attribute]:
     if isinstance(values, Mapping) and not sp.issparse(values):
         return [_entry(key, column, f"{name}[{show(key)}]") for key, column in values.items()]
     columns = [values]
-    if _is_list_of_rows(values):
-        width = len(values[0])
-        for number, row in enumerate(values):
-            if len(row) != width:
+    rows = values if isinstance(values, list | tuple) else ()
+    if rows and all(isinstance(row, list | tuple) for row in rows):
+        for number, row in enumerate(rows):
+            if len(row) != len(rows[0]):
                 raise InputError(
-                    f"{name} has {width} entries in row 0 but {len(row)} in row {number}. Pass "
-                    "rows of the same length."
+                    f"{name} has {len(rows[0])} entries in row 0 but {len(row)} in row {number}. "
+                    "Pass rows of the same length."
                 )
-        columns = [[row[k] for row in values] for k in range(width)]
+        columns = list(map(list, zip(*rows, strict=True)))
     elif isinstance(values, np.ndarray) and values.ndim == 2:
         columns = list(plain_array(values, name).T)
     return [Attribute("", as_column(column, name), None) for column in columns]
@@ -222,11 +222,8 @@ def _as_array(values: Any, name: str) -> Column:
     try:
         if hasattr(values, "__array__"):
             return plain_array(np.asarray(values), name)
-        if (
-            not isinstance(values, _NOT_A_SEQUENCE)
-            and hasattr(values, "__len__")
-            and hasattr(values, "__getitem__")
-        ):
+        is_sequence = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+        if is_sequence and not isinstance(values, _NOT_A_SEQUENCE):
             return _from_list(list(values))
     except (InputError, MemoryError):
         raise
@@ -274,14 +271,6 @@ def _from_list(values: list[Any]) -> Column:
         if len(dtypes) == 1 and dtypes.pop().kind in "biufcmM":
             return np.array(values)
     return object_array(values)
-
-
-def _is_list_of_rows(values: Any) -> bool:
-    return (
-        isinstance(values, (list, tuple))
-        and len(values) > 0
-        and all(isinstance(row, (list, tuple)) for row in values)
-    )
 
 
 def _entry(key: Any, values: Any, name: str) -> Attribute:

@@ -38,10 +38,9 @@ def as_features(X: Any) -> tuple[Features, tuple[str, ...] | None]:
     if sp.issparse(X):
         return _sparse_features(X), None
     table = _read_features(X)
-    if isinstance(table, nw.DataFrame):
-        names, matrix = _feature_names(table), _table_features(table)
-    else:
-        names, matrix = None, _dense_features(table)
+    is_table = isinstance(table, nw.DataFrame)
+    names = _feature_names(table) if is_table else None
+    matrix = _table_features(table) if is_table else _dense_features(table)
     require_finite(matrix, names)
     return matrix, names
 
@@ -112,7 +111,22 @@ def _read_features(X: Any) -> Any:
     if isinstance(table, nw.DataFrame):
         _require_not_empty(*table.shape)
         return table
-    return _two_dimensional(X)
+    array = _as_matrix(X)
+    if array.dtype.kind == "c":
+        raise_complex("X")
+    if array.ndim == 0:
+        raise InputError(
+            f"X is {kind_of(X)}, not a table (expected 2D array). Pass a matrix or table with one "
+            "row per item and one column per feature."
+        )
+    if array.size == 0 and array.ndim <= 2:
+        _require_not_empty(array.shape[0], array.shape[1] if array.ndim == 2 else 0)
+    if array.ndim != 2:
+        raise InputError(
+            f"Expected 2D array for X, got {array.ndim}D with shape {array.shape}. Reshape your "
+            "data to one row per item and one column per feature."
+        )
+    return array
 
 
 def _feature_names(table: nw.DataFrame[Any]) -> tuple[str, ...] | None:
@@ -155,25 +169,6 @@ def _dense_features(array: Column) -> Array:
     return np.column_stack(
         [to_floats(column, f"Column {k} of X") for k, column in enumerate(array.T)]
     )
-
-
-def _two_dimensional(X: Any) -> Column:
-    array = _as_matrix(X)
-    if array.dtype.kind == "c":
-        raise_complex("X")
-    if array.ndim == 0:
-        raise InputError(
-            f"X is {kind_of(X)}, not a table (expected 2D array). Pass a matrix or table with one "
-            "row per item and one column per feature."
-        )
-    if array.size == 0 and array.ndim <= 2:
-        _require_not_empty(array.shape[0], array.shape[1] if array.ndim == 2 else 0)
-    if array.ndim != 2:
-        raise InputError(
-            f"Expected 2D array for X, got {array.ndim}D with shape {array.shape}. Reshape your "
-            "data to one row per item and one column per feature."
-        )
-    return array
 
 
 def _as_matrix(X: Any) -> Column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
 from math import ceil
 from typing import Any
@@ -58,9 +59,7 @@ def encode_groups(sensitive_features: Any, n_rows: int) -> Encoded:
         require_length(column, n_rows, label)
         known = _known_codes(column)
         encoded.append(_encode_column(column, label, categories) if known is None else known)
-    codes, names = encoded[0]
-    for further in encoded[1:]:
-        codes, names = _intersect((codes, names), further)
+    codes, names = reduce(_intersect, encoded)
     if len(names) > MOST_GROUPS:
         raise InputError(
             f"sensitive_features defines {len(names)} groups, more than {MOST_GROUPS}. Merge the "
@@ -221,10 +220,8 @@ def _factorize(
         entries = [int(entry) if entry is True or entry is False else entry for entry in entries]
     try:
         distinct = set(entries)
-        if categories is None:
-            values = _sorted(distinct)
-        else:
-            values = [value for value in categories if value in distinct]
+        ordered = _sorted(distinct) if categories is None else categories
+        values = [value for value in ordered if value in distinct]
         position = {value: number for number, value in enumerate(values)}
         return values, np.fromiter((position[v] for v in entries), np.intp, len(entries))
     except Exception as error:

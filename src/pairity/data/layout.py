@@ -92,15 +92,6 @@ def lay_out(
         start[part] = ends[run] - first
         level[part] = run[bounds[number + 1] - 1 - low] - run
         by_group[part] = np.lexsort((code[part], number)) - first
+    uniform, longest = item_weight is None, int(sizes.max(initial=0))
     weight = np.ones(n_items) if item_weight is None else item_weight[order]
-    return Layout(
-        order=order,
-        bounds=bounds,
-        start=start,
-        level=level,
-        code=code,
-        by_group=by_group,
-        weight=np.ascontiguousarray(weight, dtype=np.float64),
-        uniform=item_weight is None,
-        longest=int(sizes.max(initial=0)),
-    )
+    return Layout(order, bounds, start, level, code, by_group, weight, uniform, longest)

@@ -9,19 +9,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pairity._utils.extras import import_extra
 from pairity._utils.files import open_binary, require_file
 from pairity._utils.progress import Show
 from pairity.data.columns import Column, object_array
 from pairity.data.parquet import ParquetColumns, list_names
 from pairity.data.parquet_features import describe_file, is_set_of_files
 from pairity.data.text_tables import MOST_COLUMNS, read_text, require_names
-from pairity.exceptions import InputError, MissingExtraError
+from pairity.exceptions import InputError
 
 KINDS = {
     ".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".parquet": "parquet", ".pq": "parquet",
@@ -240,17 +240,15 @@ def _looks_like(file: Path) -> str:
     """Return a suggestion that follows from the first line."""
     with open_binary(file) as source:
         start = source.peek(1000)[:1000].decode("utf-8", "replace")
-    if start.startswith("PK"):
-        return " It looks like a spreadsheet: save it as CSV."
-    if start.startswith("PAR1"):
-        return " It looks like Parquet: --input-format parquet."
-    if _LETOR.match(start):
-        return " It looks like LETOR: --input-format letor."
     first = start.partition("\n")[0]
-    for name, delimiter in (("tsv", "\t"), ("csv", ",")):
-        if delimiter in first and first.isprintable() | ("\t" in first):
-            return f" It looks like {name.upper()}: --input-format {name}."
-    return ""
+    signs = {
+        "a spreadsheet: save it as CSV": start.startswith("PK"),
+        "Parquet: --input-format parquet": start.startswith("PAR1"),
+        "LETOR: --input-format letor": _LETOR.match(start),
+        "TSV: --input-format tsv": "\t" in first,
+        "CSV: --input-format csv": "," in first and first.isprintable(),
+    }
+    return next((f" It looks like {content}." for content, sign in signs.items() if sign), "")
 
 
 # --- LETOR ---------------------------------------------------------------------------------------
@@ -279,14 +277,10 @@ def _read_letor(file: Path, progress: Show) -> Table:
 
 
 def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
-    try:
-        pa, feather, parquet = (
-            import_module(name) for name in ("pyarrow", "pyarrow.feather", "pyarrow.parquet")
-        )
-    except ImportError as error:
-        raise MissingExtraError(
-            f'Reading {kind} requires pyarrow. Install it with: pip install "pairity[parquet]"'
-        ) from error
+    pa, feather, parquet = (
+        import_extra(name, f"Reading {kind}", "parquet")
+        for name in ("pyarrow", "pyarrow.feather", "pyarrow.parquet")
+    )
     with open_binary(file) as source:
         try:
             data = pa.BufferReader(source.read())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
@@ -10,9 +9,9 @@ from typing import Any, Literal, NoReturn, TypeVar
 
 import numpy as np
 
-from pairity._utils.files import FilePath, open_text
+from pairity._utils.files import FilePath, as_list, open_text
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
+from pairity._utils.validation import require_choice, show
 from pairity.data.columns import Column, object_array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
@@ -98,14 +97,10 @@ def read_trec(
     >>> judged.queries.y.tolist(), judged.scores.tolist()
     ([1.0, 0.0, 2.0], [9.5, 4.5, 3.5])
     """
-    for name, value, known in (
-        ("unjudged", unjudged, UNJUDGED), ("not_retrieved", not_retrieved, NOT_RETRIEVED)
-    ):  # fmt: skip
-        if value not in known:
-            raise InputError(f"{name} must be one of {', '.join(known)} (got {show(value)}).")
+    require_choice("unjudged", unjudged, UNJUDGED)
+    require_choice("not_retrieved", not_retrieved, NOT_RETRIEVED)
     scored = _read_run(run)
     judged = _read_qrels(qrels)
-    files = [groups] if isinstance(groups, str | os.PathLike) else list(groups)
     both = [topic for topic in scored if topic in judged]
     if not both:
         raise InputError(
@@ -116,26 +111,24 @@ def read_trec(
     n_unjudged = n_not_retrieved = 0
     for topic in both:
         run_scores, topic_labels = scored[topic], judged[topic]
-        missed = [document for document in topic_labels if document not in run_scores]
-        retrieved = list(run_scores)
-        n_judged = sum(document in topic_labels for document in retrieved)
-        n_unjudged += len(retrieved) - n_judged
-        n_not_retrieved += len(missed)
-        if unjudged == "leave-out":
-            retrieved = [document for document in retrieved if document in topic_labels]
-        if not_retrieved == "leave-out":
-            missed = []
         last = _below(min(run_scores.values()))
-        documents += [*retrieved, *missed]
-        topics += [topic] * (len(retrieved) + len(missed))
-        scores += [*(run_scores[document] for document in retrieved), *([last] * len(missed))]
-        labels += [topic_labels.get(document, 0.0) for document in (*retrieved, *missed)]
+        n_unjudged += len(run_scores.keys() - topic_labels)
+        n_not_retrieved += len(topic_labels.keys() - run_scores)
+        for document in {**run_scores, **topic_labels}:
+            if unjudged == "leave-out" and document not in topic_labels:
+                continue
+            if not_retrieved == "leave-out" and document not in run_scores:
+                continue
+            topics.append(topic)
+            documents.append(document)
+            scores.append(run_scores.get(document, last))
+            labels.append(topic_labels.get(document, 0.0))
     if not documents:
         raise InputError(
             f"No document of {run} is judged in {qrels}, so nothing is left to audit. Pass "
             "unjudged='irrelevant'."
         )
-    columns = {str(path): _group_column(path, documents) for path in files}
+    columns = {str(path): _group_column(path, documents) for path in as_list(groups)}
     queries = Queries.from_arrays(
         None, labels, qid=object_array(topics),
         sensitive_features=columns if len(columns) > 1 else next(iter(columns.values())),
