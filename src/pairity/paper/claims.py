@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any
@@ -82,84 +82,57 @@ def about_methods(data: str, entries: Sequence[Entry]) -> list[Claim]:
     """Judge the claims that compare methods on one data set, for each constraint."""
     claims: list[Claim] = []
     for constraint in CONSTRAINTS:
-        compared = _Compared(
-            {
-                method: [e for e in entries if (e.constraint, e.method) == (constraint, method)]
-                for method in COMPARED
-            }
-        )
+        by_method = {
+            method: [e for e in entries if (e.constraint, e.method) == (constraint, method)]
+            for method in COMPARED
+        }
         claims += [
             Claim(text, data, constraint, measured, estimate, verdict)
-            for text, measured, estimate, verdict in compared.claims()
+            for text, measured, estimate, verdict in _judge_methods(by_method)
         ]
     return claims
 
 
-@dataclass(frozen=True)
-class _Compared:
-    """The entries of each method for one data set and one constraint."""
+def _judge_methods(entries: dict[str, list[Entry]]) -> Iterator[Judged]:
+    """Judge the claims from the entries of each method for one data set and one constraint."""
 
-    entries: dict[str, list[Entry]]
+    def lead(first: str, second: str, measure: str) -> Mean:
+        return mean_over_seeds(differences(entries[first], entries[second], measure))
 
-    def claims(self) -> list[Judged]:
-        return [
-            self._fairest(),
-            *map(self._fairer, BASELINES),
-            self._pareto(),
-            self._unstable(),
-            self._loses_utility(),
-        ]
+    fairness = {baseline: lead(REWEIGHTED, baseline, "fairness") for baseline in BASELINES}
+    auc = {baseline: lead(REWEIGHTED, baseline, "auc") for baseline in BASELINES}
+    closest = min(BASELINES, key=lambda baseline: fairness[baseline].value)
+    cost = f"AUC {auc[closest].value:+.3f}"
+    measured = f"fairness above that of {closest}, the best baseline ({cost})"
+    verdict = judge(*fairness.values())
+    yield "reweighted has the highest test fairness", measured, fairness[closest], verdict
+    for baseline, estimate in fairness.items():
+        poor = baseline == "item weights"
+        text = "item weights are poor" if poor else f"reweighted is fairer than {baseline}"
+        measured = f"reweighted fairness above its (reweighted AUC above its: {auc[baseline]})"
+        yield text, measured, estimate, judge(estimate)
+    yield _judge_pareto(fairness, auc)
+    gap = spread_difference(
+        *([e.own_fairness for e in entries[method]] for method in ("lagrangian", REWEIGHTED))
+    )
+    measured = "standard deviation of its fairness over seeds above that of reweighted"
+    yield "lagrangian is unstable", measured, gap, judge(gap)
+    gap = lead("plain", "exposure lp", "auc")
+    yield "exposure lp loses utility", "AUC of plain above its", gap, judge(gap)
 
-    def _lead(self, baseline: str, measure: str = "fairness") -> Mean:
-        """Return how far the reweighted ranker is above a baseline."""
-        return mean_over_seeds(
-            differences(self.entries[REWEIGHTED], self.entries[baseline], measure)
-        )
 
-    def _fairest(self) -> Judged:
-        leads = {baseline: self._lead(baseline) for baseline in BASELINES}
-        closest = min(leads, key=lambda baseline: leads[baseline].value)
-        cost = self._lead(closest, "auc").value
-        measured = f"fairness above that of {closest}, the best baseline (AUC {cost:+.3f})"
-        text = "reweighted has the highest test fairness"
-        return text, measured, leads[closest], judge(*leads.values())
-
-    def _fairer(self, baseline: str) -> Judged:
-        lead, cost = self._lead(baseline), self._lead(baseline, "auc")
-        text = f"reweighted is fairer than {baseline}"
-        if baseline == "item weights":
-            text = "item weights are poor"
-        measured = f"reweighted fairness above its (reweighted AUC above its: {cost})"
-        return text, measured, lead, judge(lead)
-
-    def _pareto(self) -> Judged:
-        """Measure by how much the closest baseline fails to lead in fairness and in AUC."""
-        leads: dict[str, Mean] = {}
-        verdicts = set()
-        for baseline in BASELINES:
-            fairness, auc = self._lead(baseline), self._lead(baseline, "auc")
-            leads[baseline] = max(fairness, auc, key=lambda mean: mean.value)
-            ahead = Verdict.HOLDS in (judge(fairness), judge(auc))
-            behind = judge(fairness) is judge(auc) is Verdict.FAILS
-            verdicts.add(Verdict.HOLDS if ahead else Verdict.FAILS if behind else Verdict.OPEN)
-        closest = min(leads, key=lambda baseline: leads[baseline].value)
-        verdict = next(v for v in (Verdict.FAILS, Verdict.OPEN, Verdict.HOLDS) if v in verdicts)
-        measured = f"the larger of its leads over {closest} in fairness and in AUC"
-        return "reweighted is on the Pareto front", measured, leads[closest], verdict
-
-    def _unstable(self) -> Judged:
-        gap = spread_difference(
-            [entry.own_fairness for entry in self.entries["lagrangian"]],
-            [entry.own_fairness for entry in self.entries[REWEIGHTED]],
-        )
-        measured = "standard deviation of its fairness over seeds above that of reweighted"
-        return "lagrangian is unstable", measured, gap, judge(gap)
-
-    def _loses_utility(self) -> Judged:
-        gap = mean_over_seeds(
-            differences(self.entries["plain"], self.entries["exposure lp"], "auc")
-        )
-        return "exposure lp loses utility", "AUC of plain above its", gap, judge(gap)
+def _judge_pareto(fairness: dict[str, Mean], auc: dict[str, Mean]) -> Judged:
+    """Measure by how much the closest baseline fails to lead in fairness and in AUC."""
+    leads = {b: max(fairness[b], auc[b], key=lambda mean: mean.value) for b in BASELINES}
+    closest = min(leads, key=lambda baseline: leads[baseline].value)
+    judged = [{judge(fairness[baseline]), judge(auc[baseline])} for baseline in BASELINES]
+    verdict = Verdict.OPEN
+    if any(verdicts == {Verdict.FAILS} for verdicts in judged):
+        verdict = Verdict.FAILS
+    elif all(Verdict.HOLDS in verdicts for verdicts in judged):
+        verdict = Verdict.HOLDS
+    measured = f"the larger of its leads over {closest} in fairness and in AUC"
+    return "reweighted is on the Pareto front", measured, leads[closest], verdict
 
 
 def spread_difference(first: Sequence[float], second: Sequence[float]) -> Mean:
@@ -187,11 +160,11 @@ def about_shares(data: str, entries: Sequence[Entry]) -> list[Claim]:
     """Judge the claims about training with x · λ*, for each constraint."""
     claims = []
     for constraint in CONSTRAINTS:
-        by_share: dict[float, list[Entry]] = {}
-        for entry in entries:
-            if entry.constraint == constraint:
-                by_share.setdefault(float(entry.settings["x"]), []).append(entry)
-        if not {0.0, 1.0, 2.0} <= set(by_share):
+        by_share = {
+            x: [e for e in entries if (e.constraint, float(e.settings["x"])) == (constraint, x)]
+            for x in (0.0, 1.0, 2.0)
+        }
+        if not all(by_share.values()):
             continue
         for text, pairs in _SHARE_CLAIMS.items():
             leads = [
@@ -205,11 +178,6 @@ def about_shares(data: str, entries: Sequence[Entry]) -> list[Claim]:
             measured = f"{name} at x = {first:g} above that at x = {second:g}"
             claims.append(Claim(text, data, constraint, measured, lead, judge(*leads)))
     return claims
-
-
-def independent_mean(values: Iterable[float]) -> Mean:
-    """Return a mean over independent data sets, with Student's interval."""
-    return mean_over_seeds(values, overlap=0.0)
 
 
 def count_verdicts(claims: Sequence[Claim]) -> dict[str, dict[Verdict, int]]:
