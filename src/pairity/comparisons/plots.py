@@ -41,10 +41,8 @@ def plot_panels(panels: Mapping[str, Sequence[Drawn]], *, utility: str, ax: Any 
     -------
     array of Matplotlib Axes, one for each panel
     """
-    methods: dict[str, bool] = {}
-    for points in panels.values():
-        for method, needs_group, *_ in points:
-            methods.setdefault(method, needs_group)
+    drawn = [point for points in panels.values() for point in points]
+    methods = {method: needs_group for method, needs_group, *_ in drawn}
     styles = dict(zip(methods, cycle(STYLES)))
     handles = _handles(styles, methods)
     if ax is None:
@@ -63,7 +61,6 @@ def plot_panels(panels: Mapping[str, Sequence[Drawn]], *, utility: str, ax: Any 
         axis.set_title(name)
         axis.set_xlabel("fairness (1 − violation)")
         axis.set_xlim(_view([(1.0 - violation.value, violation) for _, _, violation, *_ in points]))
-    drawn = [point for points in panels.values() for point in points]
     axes[0, 0].set_ylabel(NAMES.get(utility, utility))
     axes[0, 0].set_ylim(_view([(useful.value, useful) for *_, useful, _ in drawn]))
     return axes[0]
@@ -99,8 +96,8 @@ def _panel(axis: Any, points: Sequence[Drawn], styles: Mapping[str, tuple[str, s
         axis.errorbar(
             1.0 - violation.value,
             useful.value,
-            xerr=_bars(1.0 - violation.value, 1.0 - violation.high, 1.0 - violation.low),
-            yerr=_bars(useful.value, useful.low, useful.high),
+            xerr=error_bars(1.0 - violation.value, 1.0 - violation.high, 1.0 - violation.low),
+            yerr=error_bars(useful.value, useful.low, useful.high),
             color=colour, marker=marker, markersize=7 if on_front else 5,
             markeredgecolor="black" if on_front else colour, ecolor=(colour, 0.35),
             elinewidth=0.9, linestyle="none", zorder=3 if on_front else 2,
@@ -117,7 +114,7 @@ def _panel(axis: Any, points: Sequence[Drawn], styles: Mapping[str, tuple[str, s
     axis.set_axisbelow(True)
 
 
-def _bars(value: float, low: float, high: float) -> list[list[float]] | None:
+def error_bars(value: float, low: float, high: float) -> list[list[float]] | None:
     """Return the lengths below and above, if there is an interval; it may exclude the value."""
     if low != low or high != high:
         return None
