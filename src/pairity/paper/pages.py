@@ -7,6 +7,7 @@ import io
 import json
 import platform
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -105,8 +106,7 @@ def _result_rows(entries: Sequence[Entry], constraint: str) -> list[str]:
         matching = by_method[method]
         dominated = any(
             means[other][0].value >= auc.value and means[other][1].value >= fairness.value
-            for other in COMPARED
-            if other in means and other != method
+            for other in (means.keys() & COMPARED) - {method}
         )
         rows.append(
             [
@@ -163,12 +163,9 @@ def _previous_rows(result: Reproduction) -> list[str]:
 
 def verdicts_page(claims: Sequence[Claim]) -> str:
     """Return the paper's claims and what was measured, as Markdown."""
-    counts = [["claim", *map(str, Verdict)]]
-    counts += [[text, *map(str, n.values())] for text, n in count_verdicts(claims).items()]
-    details = [["claim", "data", "constraint", "measured", "value", "verdict"]]
-    details += [
-        [c.text, c.data, c.constraint, c.measured, str(c.estimate), str(c.verdict)] for c in claims
-    ]
+    counts = [[text, *map(str, n.values())] for text, n in count_verdicts(claims).items()]
+    header = ["claim", "data", "constraint", "measured", "value", "verdict"]
+    details = [list(map(str, vars(claim).values())) for claim in claims]
     lines = [
         "# Verdicts",
         "",
@@ -177,9 +174,9 @@ def verdicts_page(claims: Sequence[Claim]) -> str:
         "compares with several others holds if all intervals are above zero, and does not hold if "
         "one is below.",
         "",
-        *_markdown(counts),
+        *_markdown([["claim", *map(str, Verdict)], *counts]),
         "",
-        *_markdown(details),
+        *_markdown([header, *details]),
     ]
     return "\n".join(lines) + "\n"
 
@@ -192,8 +189,6 @@ def _markdown(rows: Sequence[Sequence[str]]) -> list[str]:
 def _versions() -> str:
     versions = [f"Python {platform.python_version()}"]
     for name in _VERSIONS:
-        try:
+        with suppress(PackageNotFoundError):
             versions.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            continue
     return ", ".join(versions)

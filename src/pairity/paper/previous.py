@@ -65,13 +65,10 @@ def compare_with_previous(
     """Return pairity's measurement for every earlier one whose data were run."""
     comparisons = []
     for setting in settings:
+        comparable = [run for run in frontiers[setting.title].runs if _has_same_settings(run)]
         for previous in filter(setting.matches, PREVIOUS):
             name, constraint = name_for(previous.method, previous.constraint), previous.constraint
-            runs = [
-                run
-                for run in frontiers[setting.title].runs
-                if run.method == name and _has_same_settings(run)
-            ]
+            runs = [run for run in comparable if run.method == name]
             if runs:
                 auc = level_over_seeds(run.test["auc"].value for run in runs)
                 fairness = level_over_seeds(1.0 - run.test[constraint].value for run in runs)

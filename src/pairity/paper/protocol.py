@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import isnan, sqrt
 from typing import Any
 
@@ -174,8 +175,8 @@ def _adam(constraint: str, n_features: int) -> list[Method]:
     from pairity.rankers.torch import TorchRanker
 
     module = torch.nn.Linear(n_features, 1)
-    torch.nn.init.zeros_(module.weight)
-    torch.nn.init.zeros_(module.bias)
+    for parameter in module.parameters():
+        torch.nn.init.zeros_(parameter)
     ranker = TorchRanker(
         module, learning_rate=0.05, batch_queries=8, warm_start=True, random_state=0
     )
@@ -247,24 +248,25 @@ def _chosen(runs: Sequence[Run], constraint: str) -> Run:
 def by_setting(frontier: Frontier, setting: Setting) -> list[dict[str, Any]]:
     """Return each method with each of its settings, untuned: means over seeds by constraint."""
     rows = []
-    for constraint in CONSTRAINTS:
-        for method in TUNED:
-            by_settings: dict[str, list[Run]] = {}
-            for run in _runs(frontier, method, constraint):
-                by_settings.setdefault(json.dumps(run.settings, default=str), []).append(run)
-            for settings, runs in by_settings.items():
-                row = {
-                    "data": setting.data,
-                    "attribute": setting.attribute,
-                    "constraint": constraint,
-                    "method": method,
-                    "settings": settings,
-                    "seeds": len(runs),
-                }
-                for prefix, part in (("validation_", "validation"), ("", "test")):
-                    row[f"{prefix}auc"] = _mean_of(runs, part, "auc")
-                    row[f"{prefix}fairness"] = 1.0 - _mean_of(runs, part, constraint)
-                rows.append(row)
+    for constraint, method in product(CONSTRAINTS, TUNED):
+        by_settings: dict[str, list[Run]] = {}
+        for run in _runs(frontier, method, constraint):
+            by_settings.setdefault(json.dumps(run.settings, default=str), []).append(run)
+        rows += [
+            {
+                "data": setting.data,
+                "attribute": setting.attribute,
+                "constraint": constraint,
+                "method": method,
+                "settings": settings,
+                "seeds": len(runs),
+                "validation_auc": _mean_of(runs, "validation", "auc"),
+                "validation_fairness": 1.0 - _mean_of(runs, "validation", constraint),
+                "auc": _mean_of(runs, "test", "auc"),
+                "fairness": 1.0 - _mean_of(runs, "test", constraint),
+            }
+            for settings, runs in by_settings.items()
+        ]
     return rows
 
 
@@ -332,8 +334,5 @@ def differences(
     """Return the first minus the second, seed by seed, in "auc" or in the fairness tuned for."""
     attribute = "auc" if measure == "auc" else "own_fairness"
     by_seed = {entry.seed: getattr(entry, attribute) for entry in others}
-    return [
-        getattr(entry, attribute) - by_seed[entry.seed]
-        for entry in entries
-        if entry.seed in by_seed
-    ]
+    paired = [entry for entry in entries if entry.seed in by_seed]
+    return [getattr(entry, attribute) - by_seed[entry.seed] for entry in paired]
