@@ -106,12 +106,9 @@ class Method:
 
     def score(self, scorer: Scorer, queries: Queries) -> Array | Rankings:
         """Order queries with the scorer, which reads their groups only if it needs them."""
-        return scorer(queries if self.needs_group else without_groups(queries))
-
-
-def without_groups(queries: Queries) -> Queries:
-    """Return the same queries with all groups unknown."""
-    return replace(queries, group=np.zeros(queries.n_items, dtype=np.int32), groups=())
+        if not self.needs_group:
+            queries = replace(queries, group=np.zeros(queries.n_items, dtype=np.int32), groups=())
+        return scorer(queries)
 
 
 def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method:

@@ -147,9 +147,7 @@ def training_part(queries: Queries, seed: int) -> Queries:
 def _fit(
     train: Queries, constraint: str, max_rounds: int = 50, ranker: LinearRanker | None = None
 ) -> FairRanker:
+    model = FairRanker(ranker or LinearRanker(), constraint, progress=False, max_rounds=max_rounds)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PairityWarning)
-        model = FairRanker(
-            ranker or LinearRanker(), constraint, progress=False, max_rounds=max_rounds
-        )
         return model.fit(**train)

@@ -191,10 +191,8 @@ def _at_share(constraint: str, x: float) -> Method:
     """Train with x · λ*."""
 
     def fit(train: Queries, random_state: int) -> Scorer:
-        model = FairRanker(
-            LinearRanker(), constraint, random_state=random_state, progress=False
-        ).fit(**train)
-        ranker = model.path(**train, values=[x], keep_models=True)[0].model
+        fair = FairRanker(LinearRanker(), constraint, random_state=random_state, progress=False)
+        ranker = fair.fit(**train).path(**train, values=[x], keep_models=True)[0].model
         return lambda queries: np.asarray(ranker.predict(queries.X), dtype=np.float64)
 
     return Method(name_for(SHARE, constraint), fit, False, {"x": x})
