@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from pairity.paper.claims import Claim, Verdict, count_verdicts
-from pairity.paper.previous import compare_with_previous
+from pairity.paper.previous_results import compare_with_previous
 from pairity.paper.protocol import (
     BUDGET,
     CLOSE,

@@ -39,7 +39,7 @@ from pairity.reweighting.diagnostics import warn_about
 from pairity.reweighting.export import export_pairs
 from pairity.reweighting.manifest import describe_model
 from pairity.reweighting.paths import Path, lambda_path, read_values, tolerance_path
-from pairity.reweighting.setup import Setup
+from pairity.reweighting.preparation import Setup
 from pairity.reweighting.weights import PairWeights
 
 
