@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from pairity.cli import options
 from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers, read_by_workers
-from pairity.cli.output import note, print_json, show
+from pairity.cli.output import note, show_or_json
 from pairity.exceptions import InputError
 
 _EXAMPLES = """\
@@ -42,28 +43,20 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     options.add_file(parser, nargs="?")
     options.add_roles(parser, score=True)
-    trec = parser.add_argument_group("a TREC run instead of a table")
-    trec.add_argument("--run", metavar="FILE", dest="trec_run")
-    trec.add_argument("--qrels", metavar="FILE", help="the judgements of its documents")
-    trec.add_argument(
-        "--unjudged", choices=("irrelevant", "leave-out"), default="irrelevant",
-        help="documents of the run without a judgement (default: irrelevant)",
-    )  # fmt: skip
-    trec.add_argument(
-        "--not-retrieved", choices=("last", "leave-out"), default="last",
-        help="judged documents that the run lacks (default: last)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--constraint", action="append", metavar="NAME",
-        help="statistical, inter, intra or marginal; may be repeated (default: all)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--fail-above", type=float, metavar="X", help="exit with status 1 if a violation is above X"
-    )
-    parser.add_argument(
-        "--resamples", type=int, default=1000, metavar="N",
-        help="resamples of queries for confidence intervals; 0 for none (default: 1000)",
-    )  # fmt: skip
+    group = parser.add_argument_group("a TREC run instead of a table")
+    group.add_argument("--run", metavar="FILE", dest="trec_run")
+    option, trec = partial(options.add, parser), partial(options.add, group)
+    trec("--qrels FILE", "the judgements of its documents")
+    for name, default, text in (
+        ("--unjudged", "irrelevant", "documents of the run without a judgement"),
+        ("--not-retrieved", "last", "judged documents that the run lacks"),
+    ):
+        trec(name, text, choices=(default, "leave-out"), default=default)
+    constraints = "statistical, inter, intra or marginal; may be repeated (default: all)"
+    option("--constraint NAME", constraints, action="append")
+    option("--fail-above X", "exit with status 1 if a violation is above X", type=float)
+    resamples = "resamples of queries for confidence intervals; 0 for none"
+    option("--resamples N", resamples, default=1000)
     options.add_seed(parser, "the seed of the resamples")
     add_cluster(parser, SENT)
     options.add_output(parser)
@@ -90,14 +83,11 @@ def run(args: argparse.Namespace) -> int:
             **data, constraints=constraints, n_resamples=args.resamples, random_state=args.seed,
             name=name,
         )  # fmt: skip
-    if args.format == "json":
-        print_json(result.to_dict())
-    elif not args.quiet:
-        show(result)
-    limit = float("inf") if args.fail_above is None else args.fail_above
-    above = {name: value for name, value in result.violation.items() if not value <= limit}
-    if args.fail_above is None:
+    show_or_json(args, result.to_dict(), result)
+    limit = args.fail_above
+    if limit is None:
         return 0
+    above = {name: value for name, value in result.violation.items() if not value <= limit}
     for name, value in above.items():
         note(f"the {name} violation, {value:.4f}, is above {limit:g}.")
     return 1 if above else 0
@@ -129,9 +119,8 @@ def _read_run(args: argparse.Namespace) -> tuple[Any, Any, Any, str]:
         args.trec_run, args.qrels, args.group_file,
         unjudged=args.unjudged, not_retrieved=args.not_retrieved,
     )  # fmt: skip
-    counts = (
-        judged.n_unjudged, judged.n_not_retrieved, judged.n_only_run, judged.n_only_qrels,
-    )  # fmt: skip
+    names = ("n_unjudged", "n_not_retrieved", "n_only_run", "n_only_qrels")
+    counts = [getattr(judged, name) for name in names]
     if any(counts) and not args.quiet:
         note(
             f"{counts[0]:,} documents have no judgement ({args.unjudged}) and {counts[1]:,} judged "

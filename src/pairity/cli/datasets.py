@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from pairity.cli import options
-from pairity.cli.output import print_json, show
+from pairity.cli.output import show_or_json
 
 if TYPE_CHECKING:
     from pairity.datasets.catalogue import DataSet
@@ -65,36 +65,32 @@ def run(args: argparse.Namespace) -> int:
 def _list(data_sets: list[DataSet], args: argparse.Namespace) -> None:
     from pairity._utils.text import render_table
 
-    if args.format == "json":
-        print_json([data_set.to_dict(args.data) for data_set in data_sets])
-    elif not args.quiet:
-        header = ["name", "files", "size", "groups", "licence"]
-        rows = [
-            [entry.name, _state(entry, args.data), entry.size, entry.groups,
-             entry.licence.split(";")[0]]
-            for entry in data_sets
-        ]  # fmt: skip
-        show(
-            lambda: render_table(header, rows, left=range(len(header))),
-            "\nFor details: pairity datasets describe NAME",
-        )
+    header = ["name", "files", "size", "groups", "licence"]
+    rows = [
+        [entry.name, _state(entry, args.data), entry.size, entry.groups,
+         entry.licence.split(";")[0]]
+        for entry in data_sets
+    ]  # fmt: skip
+    show_or_json(
+        args,
+        [data_set.to_dict(args.data) for data_set in data_sets],
+        lambda: render_table(header, rows, left=range(len(header))),
+        "\nFor details: pairity datasets describe NAME",
+    )
 
 
 def _describe(data_set: DataSet, args: argparse.Namespace) -> None:
     entries = data_set.to_dict(args.data)
-    if args.format == "json":
-        print_json(entries)
-        return
-    if args.quiet:
-        return
-    show(f"{data_set.name}: {data_set.title}\n")
-    for key in ("size", "groups", "labels", "licence", "load", "get"):
-        if entries[key]:
-            show(f"{key:10}{entries[key]}")
+    keys = ("size", "groups", "labels", "licence", "load", "get")
+    lines = [f"{data_set.name}: {data_set.title}\n"]
+    lines += [f"{key:10}{entries[key]}" for key in keys if entries[key]]
     for file in entries["files"]:
-        show(f"{'file':10}{file['path'] or file['name'] + ' (not on this machine)'}")
-        show(f"{'from':10}{file['url'] or 'not published as one file'}")
-        show(f"{'sha256':10}{file['sha256']} (uncompressed)")
+        lines += [
+            f"{'file':10}{file['path'] or file['name'] + ' (not on this machine)'}",
+            f"{'from':10}{file['url'] or 'not published as one file'}",
+            f"{'sha256':10}{file['sha256']} (uncompressed)",
+        ]
+    show_or_json(args, entries, *lines)
 
 
 def _state(data_set: DataSet, data_home: str | None) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairity.cli import options
-from pairity.cli.output import note, print_json, show
+from pairity.cli.output import note, show_or_json
 from pairity.exceptions import MissingExtraError
 
 if TYPE_CHECKING:
@@ -37,10 +37,8 @@ def add_to(commands: Any) -> None:
         "write a report.",
         epilog=_EXAMPLES,
     )  # fmt: skip
-    parser.add_argument(
-        "--output", metavar="FILE", default="pairity-demo.html",
-        help="the report to write or replace (default: pairity-demo.html)",
-    )  # fmt: skip
+    output = "the report to write or replace"
+    options.add(parser, "--output FILE", output, default="pairity-demo.html")
     options.add_seed(parser, "the seed of the data")
     options.add_output(parser)
 
@@ -59,9 +57,7 @@ def run(args: argparse.Namespace) -> int:
     train, test = data.queries().split(0.3, random_state=args.seed)
     _, unbiased = data.unbiased().split(0.3, random_state=args.seed)
     plain = FairRanker(constraint="statistical", max_rounds=0, progress=False).fit(train)
-    fair = FairRanker(constraint="statistical", progress=options.progress_setting(args)).fit(
-        **train
-    )
+    fair = FairRanker(constraint="statistical", progress=options.progress_setting(args)).fit(train)
     models = {"plain": plain, "reweighted": fair}
     audits = {name: _audit(model, test, f"the {name} ranker") for name, model in models.items()}
     true_auc = {name: _audit(model, unbiased).estimate("auc") for name, model in models.items()}
@@ -73,31 +69,28 @@ def run(args: argparse.Namespace) -> int:
         ),
         args.output,
     )  # fmt: skip
-    if args.format == "json":
-        print_json(
-            {
-                "seed": args.seed,
-                "outcome": str(fair.outcome_),
-                "pair_weights": fair.pair_weights_.to_dict(),
-                "unbiased_auc": {name: estimate.value for name, estimate in true_auc.items()},
-                "audits": {name: audit.to_dict() for name, audit in audits.items()},
-                "report": report,
-            }
-        )
-    elif not args.quiet:
-        done = f"Done in {time.perf_counter() - start:.1f} s."
-        show(
-            f"Synthetic data, seed {args.seed}: {train.n_queries} training queries and "
-            f"{test.n_queries} test queries of 60 items.\nThe labels favour {train.groups[0]!r} by "
-            "one standard deviation; the unbiased labels are known.\n",
-            lambda: compare(audits, {"AUC on the unbiased labels": [*true_auc.values()]}),
-            f"\nOutcome after {len(fair.history_) - 1} retrainings: {fair.outcome_}\n",
-            "Learned pair weights, by the groups of the preferred and the other item",
-            lambda: str(fair.pair_weights_),
-            "\nThe full audit of the reweighted ranker:\n",
-            lambda: str(audits["reweighted"]),
-            f"\n{done}" if report is None else f"\n{done} The report is {report}.",
-        )
+    done = f"Done in {time.perf_counter() - start:.1f} s."
+    show_or_json(
+        args,
+        {
+            "seed": args.seed,
+            "outcome": str(fair.outcome_),
+            "pair_weights": fair.pair_weights_.to_dict(),
+            "unbiased_auc": {name: estimate.value for name, estimate in true_auc.items()},
+            "audits": {name: audit.to_dict() for name, audit in audits.items()},
+            "report": report,
+        },
+        f"Synthetic data, seed {args.seed}: {train.n_queries} training queries and "
+        f"{test.n_queries} test queries of 60 items.\nThe labels favour {train.groups[0]!r} by "
+        "one standard deviation; the unbiased labels are known.\n",
+        lambda: compare(audits, {"AUC on the unbiased labels": [*true_auc.values()]}),
+        f"\nOutcome after {len(fair.history_) - 1} retrainings: {fair.outcome_}\n",
+        "Learned pair weights, by the groups of the preferred and the other item",
+        fair.pair_weights_,
+        "\nThe full audit of the reweighted ranker:\n",
+        audits["reweighted"],
+        f"\n{done}" if report is None else f"\n{done} The report is {report}.",
+    )
     return 0
 
 

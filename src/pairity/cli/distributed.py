@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from pairity.exceptions import InputError, MissingExtraError
+from pairity._utils.extras import import_extra
+from pairity.cli.options import add, has_workers
+from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
     from pairity.data.tables import Table
@@ -22,30 +24,21 @@ SENT = (
 def add_cluster(parser: Any, text: str) -> None:
     """Add the options that name a cluster."""
     group = parser.add_argument_group("more than one machine (Dask)", text)
-    group.add_argument(
-        "--scheduler", metavar="ADDRESS", help="a running scheduler, such as tcp://host:8786"
-    )
-    group.add_argument(
-        "--workers", type=int, metavar="N", help="start N worker processes on this machine"
-    )
+    add(group, "--scheduler ADDRESS", "a running scheduler, such as tcp://host:8786")
+    add(group, "--workers N", "start N worker processes on this machine", type=int)
 
 
 @contextmanager
 def cluster(args: argparse.Namespace) -> Iterator[Any]:
     """Yield the client of the cluster that was asked for, or None."""
-    if args.scheduler is None and args.workers is None:
+    if not has_workers(args):
         yield None
         return
     if args.scheduler is not None and args.workers is not None:
         raise InputError("--scheduler and --workers name two clusters. Use one of them.")
     if args.workers is not None and args.workers < 1:
         raise InputError(f"--workers must be 1 or greater (got {args.workers}).")
-    try:
-        import distributed
-    except ImportError as error:
-        raise MissingExtraError(
-            '--scheduler and --workers require Dask. Install it with: pip install "pairity[dask]"'
-        ) from error
+    distributed = import_extra("distributed", "--scheduler or --workers", "dask")
     if args.scheduler is not None:
         try:
             client = distributed.Client(args.scheduler, timeout="10s")

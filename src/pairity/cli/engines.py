@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import warnings
 from difflib import get_close_matches
-from importlib import import_module
 from inspect import signature
 from typing import Any, NamedTuple
 
-from pairity.exceptions import InputError, MissingExtraError, PairityWarning
+from pairity._utils.extras import import_extra
+from pairity.cli.options import add
+from pairity.exceptions import InputError, PairityWarning
 
 
 class Engine(NamedTuple):
@@ -22,26 +23,20 @@ class Engine(NamedTuple):
     takes_missing: bool = True
 
 
+_SILENT_CATBOOST = {"verbose": False, "allow_writing_files": False}
 ENGINES = {
     "linear": Engine("pairity", "LinearRanker", seed=None, takes_missing=False),
     "lightgbm": Engine("lightgbm", "LGBMRanker", quiet={"verbose": -1}),
     "xgboost": Engine("xgboost", "XGBRanker"),
-    "catboost": Engine(
-        "catboost",
-        "CatBoostRanker",
-        "random_seed",
-        {"verbose": False, "allow_writing_files": False},
-    ),
+    "catboost": Engine("catboost", "CatBoostRanker", "random_seed", _SILENT_CATBOOST),
 }
 
 
 def add_ranker(parser: Any) -> None:
     """Add the options that choose a ranker and its settings."""
     parser.add_argument("--ranker", choices=tuple(ENGINES), default="linear")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE",
-        help="a setting of the ranker, such as num_leaves=63; may be repeated",
-    )  # fmt: skip
+    text = "a setting of the ranker, such as num_leaves=63; may be repeated"
+    add(parser, "--set NAME=VALUE", text, action="append", default=[])
 
 
 def make_ranker(name: str, settings: list[str], seed: int) -> Any:
@@ -50,13 +45,7 @@ def make_ranker(name: str, settings: list[str], seed: int) -> Any:
     A value that is not a Python literal is taken as text.
     """
     engine = ENGINES[name]
-    try:
-        make = getattr(import_module(engine.module), engine.name)
-    except ImportError as error:
-        raise MissingExtraError(
-            f"--ranker {name} requires {engine.module}. Install it with: "
-            f'pip install "pairity[{name}]"'
-        ) from error
+    make = getattr(import_extra(engine.module, f"--ranker {name}", name), engine.name)
     chosen = _parse(settings)
     defaults = {**engine.quiet, **({engine.seed: seed} if engine.seed else {})}
     try:

@@ -42,75 +42,82 @@ def add_command(
     return parser
 
 
-def add_file(parser: Any, **options: Any) -> None:
+def add(parser: Any, name: str, text: str, **settings: Any) -> None:
+    """Add an argument.
+
+    Parameters
+    ----------
+    name : str
+        The argument, followed by a space and the name of its value if it has one.
+    text : str
+        The help. If there is a default, the help shows it, and values have its type.
+    **settings
+        As in `argparse.ArgumentParser.add_argument`.
+    """
+    name, _, metavar = name.partition(" ")
+    default = settings.get("default")
+    if default not in (None, "", []):
+        text = f"{text} (default: {default})"
+        settings = {"type": type(default), **settings}
+    if metavar:
+        settings["metavar"] = metavar
+    parser.add_argument(name, help=text, **settings)
+
+
+def add_file(parser: Any, **settings: Any) -> None:
     """Add the table's file and its format."""
-    parser.add_argument("file", metavar="FILE", help=FORMATS, **options)
+    add(parser, "file FILE", FORMATS, **settings)
     add_format(parser)
 
 
 def add_format(parser: Any) -> None:
     """Add the options that say how to read a table's file."""
-    parser.add_argument(
-        "--input-format", metavar="KIND",
-        help="csv, tsv, parquet, arrow or letor (default: from the file's name)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--delimiter", metavar="CHAR", help="separates the entries of a CSV row (default: a comma)"
+    kinds = "csv, tsv, parquet, arrow or letor (default: from the file's name)"
+    add(parser, "--input-format KIND", kinds)
+    add(parser, "--delimiter CHAR", "separates the entries of a CSV row (default: a comma)")
+    stream = (
+        "leave features in Parquet files and read them in blocks; rows of a query must be "
+        "contiguous (default: if features would take more than a quarter of the memory)"
     )
-    parser.add_argument(
-        "--stream", action="store_true",
-        help="leave features in Parquet files and read them in blocks; rows of a query must be "
-        "contiguous (default: if features would take more than a quarter of the memory)",
-    )  # fmt: skip
+    add(parser, "--stream", stream, action="store_true")
 
 
-def add_model(parser: Any, name: str = "model", **options: Any) -> None:
+def add_model(parser: Any, name: str = "model", **settings: Any) -> None:
     """Add the folder of a saved model."""
-    parser.add_argument(name, metavar="DIR", help="a folder that `pairity train` saved", **options)
+    add(parser, f"{name} DIR", "a folder that `pairity train` saved", **settings)
 
 
 def add_constraint(parser: Any) -> None:
     """Add the constraint whose violation is to be reduced."""
-    parser.add_argument(
-        "--constraint", default="inter", metavar="NAME",
-        help="statistical, inter, intra or marginal (default: inter)",
-    )  # fmt: skip
+    names = "statistical, inter, intra or marginal"
+    add(parser, "--constraint NAME", names, default="inter")
 
 
 def add_share(parser: Any, name: str, text: str) -> None:
     """Add a share of the queries, one fifth by default."""
-    parser.add_argument(
-        name, type=float, default=0.2, metavar="SHARE", help=f"{text} (default: 0.2)"
-    )
+    add(parser, f"{name} SHARE", text, default=0.2)
 
 
 def add_roles(parser: Any, *, score: bool = False, features: bool = False) -> None:
     """Add the options that say which column plays which role."""
-    parser.add_argument("--label", metavar="COLUMN", help=ROLES["label"])
-    parser.add_argument("--query", metavar="COLUMN", help=ROLES["query"])
-    parser.add_argument(
-        "--group", metavar="COLUMN", action="append", default=[],
-        help="the protected attribute; repeat the option to use an intersection of attributes",
-    )  # fmt: skip
-    parser.add_argument(
-        "--group-file", metavar="FILE", action="append", default=[],
-        help="a text file with the group of each row, one per line",
-    )  # fmt: skip
-    parser.add_argument(
-        "--quantile-groups", metavar="[COLUMN=]N",
-        help="cut a numeric --group column into N groups of about the same size, or at shares "
-        "such as 0.4 or 0.25,0.75",
-    )  # fmt: skip
+    several: dict[str, Any] = {"action": "append", "default": []}
+    add(parser, "--label COLUMN", ROLES["label"])
+    add(parser, "--query COLUMN", ROLES["query"])
+    repeat = "; repeat the option to use an intersection of attributes"
+    add(parser, "--group COLUMN", ROLES["group"] + repeat, **several)
+    lines = "a text file with the group of each row, one per line"
+    add(parser, "--group-file FILE", lines, **several)
+    quantiles = (
+        "cut a numeric --group column into N groups of about the same size, or at shares such as "
+        "0.4 or 0.25,0.75"
+    )
+    add(parser, "--quantile-groups [COLUMN=]N", quantiles)
     if score:
-        parser.add_argument("--score", metavar="COLUMN", help=ROLES["score"])
+        add(parser, "--score COLUMN", ROLES["score"])
     if features:
-        parser.add_argument(
-            "--features", metavar="COLUMN", nargs="+", help="(default: all other columns)"
-        )
-        parser.add_argument(
-            "--exclude", metavar="COLUMN", nargs="+", action="extend", default=[],
-            help="columns that are not features",
-        )  # fmt: skip
+        add(parser, "--features COLUMN", "(default: all other columns)", nargs="+")
+        several |= {"action": "extend", "nargs": "+"}
+        add(parser, "--exclude COLUMN", "columns that are not features", **several)
 
 
 def add_output(parser: Any, *formats: str) -> None:
@@ -121,12 +128,12 @@ def add_output(parser: Any, *formats: str) -> None:
 
 def add_quiet(parser: Any) -> None:
     """Add the option that prints errors only."""
-    parser.add_argument("--quiet", action="store_true", help="print errors only")
+    add(parser, "--quiet", "print errors only", action="store_true")
 
 
 def add_seed(parser: Any, text: str) -> None:
     """Add the seed."""
-    parser.add_argument("--seed", type=_seed, default=0, metavar="N", help=f"{text} (default: 0)")
+    add(parser, "--seed N", text, type=_seed, default=0)
 
 
 def _seed(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Callable
@@ -21,6 +22,14 @@ def show(*parts: Any) -> None:
     with nullcontext() if console is None else tables_for_console(console):
         for part in parts:
             print(part() if isinstance(part, Callable) else part)  # type: ignore[arg-type]
+
+
+def show_or_json(args: argparse.Namespace, document: Any, *parts: Any) -> None:
+    """Print a JSON document or the parts, as --format and --quiet say."""
+    if args.format == "json":
+        print_json(document)
+    elif not args.quiet:
+        show(*parts)
 
 
 def note(text: str) -> None:

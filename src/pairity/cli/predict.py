@@ -39,9 +39,7 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     options.add_model(parser)
     options.add_file(parser)
-    parser.add_argument(
-        "--output", metavar="FILE", help="write to this file and replace it (default: print)"
-    )
+    options.add(parser, "--output FILE", "write to this file and replace it (default: print)")
     options.add_output(parser)
 
 

@@ -33,11 +33,8 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
     )  # fmt: skip
     options.add_model(parser, "models", nargs="+")
-    parser.add_argument(
-        "--output", metavar="FILE", default="report.html",
-        help="the file to write or replace (default: report.html)",
-    )  # fmt: skip
-    parser.add_argument("--title", metavar="TEXT", default="", help="the heading of the page")
+    options.add(parser, "--output FILE", "the file to write or replace", default="report.html")
+    options.add(parser, "--title TEXT", "the heading of the page", default="")
     options.add_quiet(parser)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pairity.cli import options
-from pairity.cli.output import print_json, show
+from pairity.cli.output import show_or_json
 
 _EXAMPLES = """\
 examples:
@@ -28,24 +29,17 @@ def add_to(commands: Any) -> None:
         description="Run the paper's experiments and write tables, figures and verdicts.",
         epilog=_EXAMPLES,
     )  # fmt: skip
-    parser.add_argument("--data", metavar="DIR", help="the folder of the data sets")
-    parser.add_argument(
-        "--output", metavar="DIR", default="paper", help="the folder to write (default: paper)"
-    )
-    parser.add_argument(
-        "--only", action="append", metavar="NAME",
-        help="TREC, 'Engineering Students' or MSLR; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--attribute", choices=("with", "without", "both"), default="both",
-        help="whether the protected attribute is among the features (default: both)",
-    )  # fmt: skip
-    parser.add_argument("--seeds", type=int, metavar="N", help="splits (default: 20; MSLR 5)")
-    parser.add_argument("--quick", action="store_true", help="two splits, fewer settings, no MSLR")
-    parser.add_argument(
-        "--bare", action="store_true",
-        help="the five methods only: no plain update, no Adam, no shares of λ*, no further checks",
-    )  # fmt: skip
+    option = partial(options.add, parser)
+    option("--data DIR", "the folder of the data sets")
+    option("--output DIR", "the folder to write", default="paper")
+    only = "TREC, 'Engineering Students' or MSLR; may be repeated"
+    option("--only NAME", only, action="append")
+    attribute = "whether the protected attribute is among the features"
+    option("--attribute", attribute, choices=("with", "without", "both"), default="both")
+    option("--seeds N", "splits (default: 20; MSLR 5)", type=int)
+    option("--quick", "two splits, fewer settings, no MSLR", action="store_true")
+    bare = "the five methods only: no plain update, no Adam, no shares of λ*, no further checks"
+    option("--bare", bare, action="store_true")
     parser.add_argument(
         "--jobs", type=int, default=-1, metavar="N", help="processes (default: all cores)"
     )
@@ -75,13 +69,12 @@ def run(args: argparse.Namespace) -> int:
         for claim, verdicts in count_verdicts(result.claims).items()
     }
     written = sorted(path.name for path in Path(args.output).iterdir() if path.is_file())
-    if args.format == "json":
-        print_json({"output": args.output, "files": written, "claims": counts})
-    elif not args.quiet:
-        header = ["claim", *map(str, Verdict)]
-        rows = [[claim, *map(str, verdicts.values())] for claim, verdicts in counts.items()]
-        show(
-            lambda: render_table(header, rows, left=(0,)),
-            f"\nIn {args.output}: {', '.join(written)}.",
-        )
+    header = ["claim", *map(str, Verdict)]
+    rows = [[claim, *map(str, verdicts.values())] for claim, verdicts in counts.items()]
+    show_or_json(
+        args,
+        {"output": args.output, "files": written, "claims": counts},
+        lambda: render_table(header, rows),
+        f"\nIn {args.output}: {', '.join(written)}.",
+    )
     return 0

@@ -6,6 +6,7 @@ import argparse
 import csv
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,47 +51,28 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     options.add_file(parser)
     options.add_roles(parser, features=True)
-    parser.add_argument(
-        "--methods", nargs="+", metavar="NAME",
-        help="plain, reweighted, 'item weights', 'exposure lp', lagrangian, 'correlation penalty' "
-        "(default: all)",
-    )  # fmt: skip
+    option, number = partial(options.add, parser), options.positive_number
+    methods = (
+        "plain, reweighted, 'item weights', 'exposure lp', lagrangian, 'correlation penalty' "
+        "(default: all)"
+    )
+    option("--methods NAME", methods, nargs="+")
     options.add_constraint(parser)
-    parser.add_argument(
-        "--measure", action="append", default=[], metavar="NAME",
-        help="another constraint to measure; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--epsilon", type=float, metavar="X",
-        help=f"the largest violation of the picked point (default: {_EPSILON})",
-    )  # fmt: skip
-    parser.add_argument(
-        "--budget", type=options.positive_number, default=6, metavar="N",
-        help="the largest number of settings per method (default: 6)",
-    )  # fmt: skip
+    measure = "another constraint to measure; may be repeated"
+    option("--measure NAME", measure, action="append", default=[])
+    epsilon = f"the largest violation of the picked point (default: {_EPSILON})"
+    option("--epsilon X", epsilon, type=float)
+    option("--budget N", "the largest number of settings per method", type=number, default=6)
     add_ranker(parser)
     options.add_share(parser, "--test", "the share of queries to report on")
     options.add_share(parser, "--validation", "the share of the other queries to pick the point on")
-    parser.add_argument(
-        "--seeds", type=options.positive_number, default=1, metavar="N",
-        help="the number of splits (default: 1)",
-    )  # fmt: skip
+    option("--seeds N", "the number of splits", type=number, default=1)
     options.add_seed(parser, "the first seed")
-    parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N",
-        help="runs at the same time; -1 for all cores (default: 1)",
-    )  # fmt: skip
+    option("--jobs N", "runs at the same time; -1 for all cores", default=1)
     add_cluster(parser, "Each run is one task")
-    parser.add_argument(
-        "--output", metavar="DIR", help="keep the runs in this folder, and write frontier.json"
-    )
-    parser.add_argument(
-        "--plot", metavar="FILE", help="plot the frontier as .png, .svg or .pdf, replacing the file"
-    )
-    parser.add_argument(
-        "--report", metavar="FILE",
-        help="write the page about the sweep, with the best points fitted again",
-    )  # fmt: skip
+    option("--output DIR", "keep the runs in this folder, and write frontier.json")
+    option("--plot FILE", "plot the frontier as .png, .svg or .pdf, replacing the file")
+    option("--report FILE", "write the page about the sweep, with the best points fitted again")
     options.add_output(parser, "csv")
 
 
@@ -103,9 +85,8 @@ def run(args: argparse.Namespace) -> int:
     measured = tuple(dict.fromkeys([args.constraint, *args.measure]))
     name_constraints(measured)  # report mistakes before a long file is read
     _require_outputs(args)
-    ranker = None
-    if args.ranker != "linear" or args.set:
-        ranker = make_ranker(args.ranker, args.set, args.seed)
+    default = args.ranker == "linear" and not args.set
+    ranker = None if default else make_ranker(args.ranker, args.set, args.seed)
     methods = make_methods(args.constraint, args.methods, ranker=ranker, budget=args.budget)
     queries = options.read_training_queries(options.open_table(args), args)
     with cluster(args) as client, _joblib_backend(client):
@@ -203,13 +184,7 @@ def _print(frontier: Frontier, choice: Choice, args: argparse.Namespace) -> None
 
 
 def _describe(choice: Choice) -> dict[str, Any]:
-    return {
-        "point": None if choice.point is None else choice.point.label,
-        "closest": choice.closest.label,
-        "bound": choice.bound,
-        "constraint": choice.constraint,
-        "epsilon": choice.epsilon,
-        "confidence": choice.confidence,
-        "rule": choice.rule,
-        "sentence": str(choice),
-    }
+    point = None if choice.point is None else choice.point.label
+    names = ("bound", "constraint", "epsilon", "confidence", "rule")
+    rest = {name: getattr(choice, name) for name in names}
+    return {"point": point, "closest": choice.closest.label, **rest, "sentence": str(choice)}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pairity.cli import options
 from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers
 from pairity.cli.engines import ENGINES, add_ranker, make_ranker
-from pairity.cli.output import note, print_json, show
+from pairity.cli.output import note, show_or_json
 from pairity.exceptions import MissingExtraError, TargetNotReachedWarning
 
 if TYPE_CHECKING:
@@ -44,30 +45,21 @@ def add_to(commands: Any) -> None:
     )  # fmt: skip
     options.add_file(parser)
     options.add_roles(parser, features=True)
-    parser.add_argument(
-        "--output", metavar="DIR", required=True,
-        help="the folder of the model; a model in it is replaced",
-    )  # fmt: skip
+    option = partial(options.add, parser)
+    option("--output DIR", "the folder of the model; a model in it is replaced", required=True)
     add_ranker(parser)
     options.add_constraint(parser)
-    parser.add_argument(
-        "--tolerance", type=float, default=0.01, metavar="X",
-        help="the largest violation to accept on training queries (default: 0.01)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--validation", type=float, metavar="SHARE",
-        help="measure that violation on this share of the training queries instead, and train on "
-        "the rest: for rankers that can memorise, such as boosted trees",
-    )  # fmt: skip
+    option("--tolerance X", "the largest violation to accept on training queries", default=0.01)
+    validation = (
+        "measure that violation on this share of the training queries instead, and train on the "
+        "rest: for rankers that can memorise, such as boosted trees"
+    )
+    option("--validation SHARE", validation, type=float)
     options.add_share(parser, "--test", "the share of queries held out")
-    parser.add_argument(
-        "--points", type=options.natural_number, default=3, metavar="N",
-        help="rankers between the two that the report shows, one training each (default: 3)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--no-report", action="store_true",
-        help="save the model only: a report shows labels and groups of some held-out rows",
-    )  # fmt: skip
+    points = "rankers between the two that the report shows, one training each"
+    option("--points N", points, type=options.natural_number, default=3)
+    no_report = "save the model only: a report shows labels and groups of some held-out rows"
+    option("--no-report", no_report, action="store_true")
     options.add_seed(parser, "the seed of the split and of the ranker")
     add_cluster(parser, f"{SENT}. The report then shows audits only")
     options.add_output(parser)
@@ -205,22 +197,19 @@ def _print(result: _Result, has_page: bool, args: argparse.Namespace) -> None:
 
     fair, audits = result.fair, result.audits
     page = str(Path(args.output, PAGE)) if has_page else None
-    if args.format == "json":
-        print_json(
-            {
-                "output": args.output,
-                "report": page,
-                "outcome": str(fair.outcome_),
-                "reached": fair.outcome_ is Outcome.WITHIN_TOLERANCE,
-                "training_violation": float(fair.violation_),
-                "pair_weights": fair.pair_weights_.to_dict(),
-                "audits": {name: audit.to_dict() for name, audit in audits.items()},
-            }
-        )
-    elif not args.quiet:
-        show(
-            lambda: f"{compare(audits)}\n",
-            lambda: f"Pair weights\n{fair.pair_weights_}\n",
-            f"{fair.outcome_}\nSaved in {args.output}.",
-            *([f"The report is {page}."] if page else []),
-        )
+    show_or_json(
+        args,
+        {
+            "output": args.output,
+            "report": page,
+            "outcome": str(fair.outcome_),
+            "reached": fair.outcome_ is Outcome.WITHIN_TOLERANCE,
+            "training_violation": float(fair.violation_),
+            "pair_weights": fair.pair_weights_.to_dict(),
+            "audits": {name: audit.to_dict() for name, audit in audits.items()},
+        },
+        lambda: f"{compare(audits)}\n",
+        lambda: f"Pair weights\n{fair.pair_weights_}\n",
+        f"{fair.outcome_}\nSaved in {args.output}.",
+        *([f"The report is {page}."] if page else []),
+    )

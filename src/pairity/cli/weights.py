@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from pairity.cli import options
-from pairity.cli.output import note, print_json, show
+from pairity.cli.output import note, show_or_json
 from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def add_to(commands: Any) -> None:
         epilog=_EXAMPLES,
     )  # fmt: skip
     options.add_model(parser)
-    parser.add_argument(
-        "--pairs", metavar="FILE",
-        help="write the weighted pairs to this file and replace it: .parquet, or .pairs and .tsv "
-        "for CatBoost",
-    )  # fmt: skip
+    pairs = (
+        "write the weighted pairs to this file and replace it: .parquet, or .pairs and .tsv for "
+        "CatBoost"
+    )
+    options.add(parser, "--pairs FILE", pairs)
     table = parser.add_argument_group("for --pairs, the table that the model was trained on")
     table.add_argument("--table", metavar="FILE", dest="file")
     options.add_format(table)
@@ -69,10 +69,7 @@ def run(args: argparse.Namespace) -> int:
         export_pairs(queries, weights, args.pairs, rows=rows)
         if not args.quiet:
             note(f"the weighted pairs of {queries.n_queries:,} queries are in {args.pairs}.")
-    if args.format == "json":
-        print_json(weights.to_dict())
-    elif not args.quiet:
-        show(weights)
+    show_or_json(args, weights.to_dict(), weights)
     return 0
 
 
