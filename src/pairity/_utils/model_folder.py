@@ -29,6 +29,7 @@ MANIFEST = "manifest.json"
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*", flags=re.ASCII)
 _MAX_MANIFEST_BYTES = 256 * 2**20  # no known model has more than 1 MiB
 _REMEDY = "Get the model again from where it was saved."
+_CHANGED = "was changed after it was saved"
 _GIVE_FOLDER = "Pass the folder that a model was saved to with save()."
 
 
@@ -129,10 +130,8 @@ def require_output_folder(path: str | os.PathLike[str]) -> Path:
             f"{str(folder)!r} is a file, but a model is saved as a folder. Pass another name."
         )
     present = set(os.listdir(folder))
-    if not present:
-        return folder
     try:
-        own = {MANIFEST, *_read_manifest(folder).entry("files").values}
+        own = {MANIFEST, *_read_manifest(folder).entry("files").values} if present else set()
     except ModelFileError as error:
         raise ModelFileError(
             f"{str(folder)!r} contains {sorted(present)[0]!r} and is not a saved model of pairity. "
@@ -158,19 +157,14 @@ def read_model(path: str | os.PathLike[str]) -> tuple[Entry, dict[str, bytes]]:
         if not _FILE_NAME.fullmatch(name) or name == MANIFEST:
             raise listed.place.refuse(f"a list with {show(name)}, not the plain name of a file")
     for name in sorted(set(os.listdir(folder)) - {MANIFEST, *listed.values}):
-        raise ModelFileError(
-            f"{str(folder)!r} contains {name!r}, which its manifest does not list. If you put it "
-            f"there, move it away. {_REMEDY}"
-        )
+        detail = "which its manifest does not list. If you put it there, move it away."
+        raise _unusable(folder, f"contains {name!r}, {detail}")
     files: dict[str, bytes] = {}
     for name in listed.values:
         entry = listed.entry(name)
         files[name] = _read(folder / name, entry.count("size"))
         if _sha256(files[name]) != entry.read("sha256", str):
-            raise ModelFileError(
-                f"{str(folder / name)!r} was changed after it was saved: its SHA-256 is not that "
-                f"of the manifest. {_REMEDY}"
-            )
+            raise _unusable(folder / name, f"{_CHANGED}: its SHA-256 is not that of the manifest.")
     return manifest, files
 
 
@@ -189,10 +183,7 @@ def _read_manifest(folder: Path) -> Entry:
     with suppress(RecursionError):  # of content that is nested too deeply
         if digest == _digest({"format": FORMAT, **content}):
             return manifest
-    raise ModelFileError(
-        f"{str(path)!r} was changed after it was saved: its digest is not that of its content. "
-        f"{_REMEDY}"
-    )
+    raise _unusable(path, f"{_CHANGED}: its digest is not that of its content.")
 
 
 def _require_version(manifest: Entry) -> None:
@@ -213,25 +204,23 @@ def _read(path: Path, size: int | None = None) -> bytes:
     """Read a regular file, of this size where one is given."""
     try:
         status = os.lstat(path)
+        found = f"has {status.st_size} bytes"
         if not stat.S_ISREG(status.st_mode):
-            raise ModelFileError(
-                f"{str(path)!r} is a link or a special file, not a regular file. {_REMEDY}"
-            )
+            raise _unusable(path, "is a link or a special file, not a regular file.")
         if size is None and status.st_size > _MAX_MANIFEST_BYTES:
-            raise ModelFileError(
-                f"{str(path)!r} has {status.st_size} bytes, which is too large for a manifest. "
-                f"{_REMEDY}"
-            )
+            raise _unusable(path, f"{found}, which is too large for a manifest.")
         if size is not None and status.st_size != size:
-            raise ModelFileError(
-                f"{str(path)!r} has {status.st_size} bytes, but {size} according to its manifest: "
-                f"it was truncated or changed. {_REMEDY}"
-            )
+            expected = f"but {size} according to its manifest: it was truncated or changed."
+            raise _unusable(path, f"{found}, {expected}")
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise ModelFileError(f"{str(path)!r} is missing. {_REMEDY}") from error
+        raise _unusable(path, "is missing.") from error
     except (OSError, MemoryError) as error:
-        raise ModelFileError(f"{str(path)!r} cannot be read: {error}. {_REMEDY}") from error
+        raise _unusable(path, f"cannot be read: {error}.") from error
+
+
+def _unusable(path: Path, wrong: str) -> ModelFileError:
+    return ModelFileError(f"{str(path)!r} {wrong} {_REMEDY}")
 
 
 def _sha256(data: bytes) -> str:
