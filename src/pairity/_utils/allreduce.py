@@ -11,7 +11,7 @@ import secrets
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from pairity._utils.context import value_in_block
 from pairity._utils.typing import Array
 from pairity.exceptions import TrainingError
 
@@ -114,12 +115,8 @@ _current: ContextVar[Peers | None] = ContextVar("pairity_peers", default=None)
 @contextmanager
 def training_with(peers: Peers) -> Iterator[None]:
     """Let sums inside the block be those of all peers."""
-    token = _current.set(peers)
-    try:
+    with closing(peers), value_in_block(_current, peers):
         yield
-    finally:
-        _current.reset(token)
-        peers.close()
 
 
 def sum_over_peers(values: ArrayLike) -> Array:

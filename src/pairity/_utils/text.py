@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
+from pairity._utils.context import value_in_block
 from pairity.exceptions import InputError, MissingExtraError
 
 NAME_WIDTH = 20
@@ -14,21 +15,13 @@ _BACKENDS = ("pandas", "polars", "pyarrow")
 _TERMINAL: ContextVar[Any] = ContextVar("_TERMINAL", default=None)
 
 
-@contextmanager
-def tables_for_console(console: Any) -> Iterator[None]:
-    """Inside the block, draw tables for a Rich console instead of as plain text."""
-    token = _TERMINAL.set(console)
-    try:
-        yield
-    finally:
-        _TERMINAL.reset(token)
+def tables_for_console(console: Any) -> AbstractContextManager[None]:
+    """Inside the block, draw tables for a Rich console; as plain text if it is None."""
+    return value_in_block(_TERMINAL, console)
 
 
 def render_table(
-    header: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    left: Collection[int] = (0,),
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)
 ) -> str:
     """Format a table as text; columns that are not in `left` are aligned to the right."""
     if _TERMINAL.get() is not None:

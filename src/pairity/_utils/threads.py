@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from itertools import pairwise
@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pairity._utils.context import value_in_block
 
 T = TypeVar("T")
 
@@ -25,27 +27,17 @@ _limit: ContextVar[int | None] = ContextVar("pairity_thread_limit", default=None
 _assigned: ContextVar[int | None] = ContextVar("pairity_assigned_threads", default=None)
 
 
-@contextmanager
-def limit_threads(n: int | None) -> Iterator[None]:
+def limit_threads(n: int | None) -> AbstractContextManager[None]:
     """Limit the kernels to `n` threads inside the block; None changes nothing."""
-    token = _limit.set(n)
-    try:
-        yield
-    finally:
-        _limit.reset(token)
+    return value_in_block(_limit, n)
 
 
-@contextmanager
-def assign_threads(n: int) -> Iterator[None]:
+def assign_threads(n: int) -> AbstractContextManager[None]:
     """Let kernels use `n` threads inside the block, whatever ``OMP_NUM_THREADS`` says.
 
     Dask starts all worker processes with ``OMP_NUM_THREADS=1``, also those with many threads.
     """
-    token = _assigned.set(n)
-    try:
-        yield
-    finally:
-        _assigned.reset(token)
+    return value_in_block(_assigned, n)
 
 
 def n_threads() -> int:

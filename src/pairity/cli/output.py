@@ -14,12 +14,9 @@ def show(*parts: Any) -> None:
 
     On a terminal, the tables that these functions render are drawn by Rich.
     """
-    from contextlib import nullcontext
-
     from pairity._utils.text import tables_for_console
 
-    console = _terminal()
-    with nullcontext() if console is None else tables_for_console(console):
+    with tables_for_console(_terminal()):
         for part in parts:
             print(part() if isinstance(part, Callable) else part)  # type: ignore[arg-type]
 
