@@ -92,7 +92,7 @@ def export_pairs(
             f"rows has shape {rows.shape}, but there are {queries.n_items} items. Pass one row "
             "number per item."
         )
-    write(path, queries, weights, rows, iter_weighted_pairs(queries, table, block=int(block)))
+    write(path, rows, iter_weighted_pairs(queries, table, block=int(block)), queries, weights)
 
 
 def _writer(path: Path, chosen: str | None) -> Callable[..., None]:
@@ -119,13 +119,7 @@ def _table(queries: Queries, weights: PairWeights) -> Array:
     return weights.table[np.ix_(order, order)]
 
 
-def _write_catboost(
-    path: Path,
-    queries: Queries,  # noqa: ARG001 - CatBoost reads them with its data
-    weights: PairWeights,  # noqa: ARG001
-    rows: Rows,
-    blocks: Blocks,
-) -> None:
+def _write_catboost(path: Path, rows: Rows, blocks: Blocks, *_: object) -> None:
     line = "{}\t{}\t{!r}\n".format
     with atomic_write(path) as file:
         for winner, loser, weight in blocks:
@@ -134,22 +128,17 @@ def _write_catboost(
 
 
 def _write_parquet(
-    path: Path, queries: Queries, weights: PairWeights, rows: Rows, blocks: Blocks
+    path: Path, rows: Rows, blocks: Blocks, queries: Queries, weights: PairWeights
 ) -> None:
     pa, parquet = (
         import_extra(name, "Writing Parquet", "parquet") for name in ("pyarrow", "pyarrow.parquet")
     )
     ids = _ids(pa, queries)
     names = pa.array([*queries.groups, None], pa.string())
+    types = {"query": ids.type, "winner": pa.int64(), "loser": pa.int64()}
+    types |= {"winner_group": pa.string(), "loser_group": pa.string(), "weight": pa.float64()}
     schema = pa.schema(
-        [
-            pa.field("query", ids.type, nullable=False),
-            pa.field("winner", pa.int64(), nullable=False),
-            pa.field("loser", pa.int64(), nullable=False),
-            pa.field("winner_group", pa.string()),
-            pa.field("loser_group", pa.string()),
-            pa.field("weight", pa.float64(), nullable=False),
-        ],
+        [pa.field(name, kind, nullable=name.endswith("_group")) for name, kind in types.items()],
         {"pairity.pair_weights": weights.to_json()},
     )
     with atomic_write(path) as file, parquet.ParquetWriter(file, schema) as writer:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from pairity._utils.extras import import_extra
 from pairity._utils.text import make_frame, render_table, shorten
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
+from pairity._utils.validation import is_real, show
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.reweighting.problem import Problem
@@ -332,7 +331,7 @@ def read_values(values: Any, along: str) -> list[float]:
     if not numbers:
         raise InputError("values is empty. Pass at least one number.")
     for value in numbers:
-        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        if not is_real(value) or not math.isfinite(value):
             raise InputError(f"values contains {show(value)}; all must be finite numbers.")
         if along == "tolerance" and value < 0:
             raise InputError(f"values contains {value:g}; a tolerance must be at least 0.")
