@@ -54,9 +54,7 @@ class Subject:
     def difference(self, got: Array, want: Array) -> float:
         """The largest difference between two score vectors, as a share of their spread."""
         gap, spread = float(np.abs(got - want).max()), float(np.ptp(want))
-        if gap == 0.0:
-            return 0.0
-        return gap / spread if spread > 0 else np.inf
+        return gap / spread if spread > 0 else np.inf if gap else 0.0
 
     def same(self, got: Array, want: Array, what: str, advice: str) -> None:
         """Require equal scores."""
@@ -101,12 +99,9 @@ def select(
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield the checks that are not skipped, by name, bound to what they examine."""
     skipped = (skip,) if isinstance(skip, str) else tuple(skip)
-    for name in skipped:
-        if name not in checks:
-            raise InputError(
-                f"skip names {name!r}, which is not a property. Choose from "
-                f"{', '.join(map(repr, checks))}."
-            )
+    for name in set(skipped) - set(checks):
+        names = ", ".join(map(repr, checks))
+        raise InputError(f"skip names {name!r}, which is not a property. Choose from {names}.")
     for name, check in checks.items():
         if name not in skipped:
             yield name, partial(check, examined, **options)

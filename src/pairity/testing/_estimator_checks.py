@@ -162,8 +162,8 @@ def _interrupt(ranker: Any, queries: Queries, previous: Any, stop: int) -> bool:
             ranker.fit_pairs(queries, TABLE.copy(), previous=previous)
     except KeyboardInterrupt:
         return True
-    except Exception:  # of an engine whose callback from C was interrupted
-        return False
+    except Exception:  # noqa: S110 - of an engine whose callback from C was interrupted
+        pass
     return False
 
 

@@ -136,6 +136,12 @@ class MethodSubject(Subject):
         """One number per item: its score, or its expected position if that is drawn."""
         return self.numbers(self.method.score(scorer, queries), queries)
 
+    def fit_halves(self) -> tuple[Queries, Queries, Scorer, Array]:
+        """Two halves of the queries, a scorer fitted to the first, and the order of the second."""
+        train, test = _halves()
+        scorer = self.fit(train)
+        return train, test, scorer, self.order(scorer, test)
+
     def numbers(self, result: Any, queries: Queries) -> Array:
         """The numbers of `order`, from the result of a scorer."""
         copies = Copies.of(queries, result)
@@ -162,11 +168,6 @@ def _halves(**changed: Any) -> tuple[Queries, Queries]:
     return queries.take(np.arange(20)), queries.take(np.arange(20, 30))
 
 
-def _shuffled_groups(queries: Queries) -> Queries:
-    rows = np.random.default_rng(7).permutation(queries.n_items)
-    return replace(queries, group=queries.group[rows])
-
-
 @METHOD_CHECKS.property("description")
 def check_description(subject: MethodSubject) -> None:
     """Name and settings can be printed, and print the same in every session."""
@@ -190,8 +191,7 @@ def check_description(subject: MethodSubject) -> None:
 @METHOD_CHECKS.property("scores")
 def check_scores(subject: MethodSubject) -> None:
     """One finite score per item, or rankings with their probabilities."""
-    train, test = _halves()
-    order = subject.order(subject.fit(train), test)
+    *_, order = subject.fit_halves()
     if np.ptp(order) == 0.0:
         subject.fail("all items get the same score. Learn from the training queries.")
 
@@ -199,9 +199,7 @@ def check_scores(subject: MethodSubject) -> None:
 @METHOD_CHECKS.property("labels")
 def check_labels(subject: MethodSubject) -> None:
     """Scoring does not read labels."""
-    train, test = _halves()
-    scorer = subject.fit(train)
-    order = subject.order(scorer, test)
+    _, test, scorer, order = subject.fit_halves()
     advice = "Learn from the training queries only; labels are unknown when a ranker is used."
     for y, what in ((test.y.max() - test.y, "reversed"), (np.zeros(test.n_items), "all 0")):
         relabelled = subject.order(scorer, replace(test, y=y))
@@ -211,9 +209,7 @@ def check_labels(subject: MethodSubject) -> None:
 @METHOD_CHECKS.property("other queries")
 def check_other_queries(subject: MethodSubject) -> None:
     """Each query is scored by itself."""
-    train, test = _halves()
-    scorer = subject.fit(train)
-    order = subject.order(scorer, test)
+    _, test, scorer, order = subject.fit_halves()
     advice = "Score each query by itself, whichever other queries are passed with it."
     for chosen in ([0], [4], [2, 3, 7]):
         scores = subject.order(scorer, test.take(chosen))
@@ -240,9 +236,7 @@ def check_data(subject: MethodSubject) -> None:
 @METHOD_CHECKS.property("fits")
 def check_fits(subject: MethodSubject) -> None:
     """A scorer does not change when the method is fitted again."""
-    train, test = _halves()
-    scorer = subject.fit(train)
-    order = subject.order(scorer, test)
+    train, test, scorer, order = subject.fit_halves()
     y = train.y.max() - train.y
     subject.order(subject.fit(replace(train, y=y)), test)
     what = "a scorer before and after the method was fitted to other queries"
@@ -253,18 +247,16 @@ def check_fits(subject: MethodSubject) -> None:
 @METHOD_CHECKS.property("groups")
 def check_groups(subject: MethodSubject) -> None:
     """The use of groups is declared truthfully."""
-    train, test = _halves()
-    scorer = subject.fit(train)
-    shuffled = _shuffled_groups(test)
+    _, test, scorer, order = subject.fit_halves()
+    rows = np.random.default_rng(7).permutation(test.n_items)
+    shuffled = replace(test, group=test.group[rows])
     if subject.method.needs_group:
-        order = subject.order(scorer, test)
         if subject.difference(subject.order(scorer, shuffled), order) <= subject.rtol:
             subject.fail(
                 "it declares that it needs groups, but orders the same queries alike when their "
                 "groups are shuffled. Leave needs_group out, or use the groups."
             )
         return
-    order = subject.order(scorer, test)
     advice = "Set needs_group=True, or do not read the groups of the queries that are scored."
     for queries, what in ((test, "with"), (shuffled, "with shuffled")):
         grouped = subject.numbers(scorer(queries), queries)
@@ -305,8 +297,7 @@ def check_two_groups(subject: MethodSubject) -> None:
 @METHOD_CHECKS.property("interruption")
 def check_method_interruption(subject: MethodSubject) -> None:
     """Ctrl-C ends a fit with KeyboardInterrupt."""
-    train, test = _halves()
-    want = subject.order(subject.fit(train), test)
+    train, test, _, want = subject.fit_halves()
     with Calls(subject.method.fit) as calls:
         subject.fit(train)
     for stop in calls.stops:
