@@ -20,6 +20,7 @@ from pairity._utils.html import notebook, tag
 from pairity._utils.json_codec import to_plain
 from pairity._utils.text import make_frame, short_names, shorten
 from pairity._utils.typing import Array
+from pairity._utils.validation import is_real
 from pairity.audits.estimates import (
     Estimate,
     Statistics,
@@ -171,11 +172,10 @@ class Audit:
         title = f"Audit of {shorten(self.name, 60)}" if self.name else "Audit"
         queries = "1 query" if self.n_queries == 1 else f"{self.n_queries:,} queries"
         pairs = "1 preference pair" if self.n_pairs == 1 else f"{self.n_pairs:,} preference pairs"
-        sizes = list(zip(short_names(self.groups), self.group_sizes, strict=True))
-        rest = sizes[MOST_GROUPS:]
-        sizes = sizes[:MOST_GROUPS]
+        sizes = list(zip(short_names(self.groups), self.group_sizes, strict=True))[:MOST_GROUPS]
+        rest = self.group_sizes[MOST_GROUPS:]
         if rest:
-            sizes.append((f"{len(rest)} more groups", sum(size for _, size in rest)))
+            sizes.append((f"{len(rest)} more groups", sum(rest)))
         if self.n_missing:
             sizes.append(("no group", self.n_missing))
         by_group = ", ".join(f"{name} ({size:,})" for name, size in sizes)
@@ -369,7 +369,7 @@ def _require_columns(columns: dict[str, Any]) -> None:
 
 def _cuts(k: Any) -> tuple[int, ...]:
     cuts = list(k) if isinstance(k, (Sequence, np.ndarray)) and not isinstance(k, str) else [k]
-    whole = all(isinstance(cut, Integral) and not isinstance(cut, bool) for cut in cuts)
+    whole = all(is_real(cut) and isinstance(cut, Integral) for cut in cuts)
     if not cuts or not whole or min(cuts) < 1:
         raise InputError(f"k must be one or more whole numbers of at least 1 (got {k!r}).")
     return tuple(sorted({int(cut) for cut in cuts}))
@@ -390,9 +390,9 @@ def require_sampling(confidence: Any, n_resamples: Any) -> None:
 
 def choose_gain(gain: str, queries: Any) -> str:
     """The name of the gain; "auto" is exponential if the labels are small grades."""
-    if gain not in ("auto", *GAINS):
-        names = ", ".join(map(repr, ("auto", *GAINS)))
-        raise InputError(f"gain is {gain!r}. Choose one of {names}.")
+    names = ("auto", *GAINS)
+    if gain not in names:
+        raise InputError(f"gain is {gain!r}. Choose one of {', '.join(map(repr, names))}.")
     if gain != "auto":
         return gain
     return "linear" if queries.total(_n_not_grades) else "exponential"
@@ -410,7 +410,11 @@ def name_constraints(constraints: Any) -> dict[str, Constraint]:
     if isinstance(constraints, str) or not isinstance(constraints, Sequence):
         constraints = [constraints]
     converted = [as_constraint(constraint) for constraint in constraints]
-    names = [_name_of(constraint) for constraint in converted]
+    names = [
+        constraint.name
+        or getattr(getattr(constraint, "function", None), "__name__", type(constraint).__name__)
+        for constraint in converted
+    ]
     labels = [
         repr(constraint) if names.count(name) > 1 and constraint.name else name
         for name, constraint in zip(names, converted, strict=True)
@@ -422,8 +426,3 @@ def name_constraints(constraints: Any) -> dict[str, Constraint]:
             "one out, or give your own functions different names."
         )
     return dict(zip(labels, converted, strict=True))
-
-
-def _name_of(constraint: Constraint) -> str:
-    function = getattr(constraint, "function", None)
-    return constraint.name or getattr(function, "__name__", type(constraint).__name__)

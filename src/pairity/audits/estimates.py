@@ -7,7 +7,7 @@ values and their intervals.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,6 +74,15 @@ class Estimate:
         """Whether there are too few queries or pairs to rely on."""
         few_pairs = self.n_pairs is not None and self.n_pairs < FEW_PAIRS
         return self.n_queries < FEW_QUERIES or few_pairs
+
+
+def groups_of_largest_gap(gaps: Iterable[Estimate]) -> tuple[str, ...]:
+    """The two groups of the largest of some gaps; the group with the higher value is first."""
+    widest = max(gaps, key=lambda gap: abs(gap.value), default=None)
+    if widest is None:
+        return ()
+    groups = (str(widest.group), str(widest.other))
+    return groups if widest.value >= 0 else groups[::-1]
 
 
 @dataclass(frozen=True, eq=False)

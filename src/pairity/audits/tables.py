@@ -8,7 +8,7 @@ from math import isnan
 
 from pairity._utils.html import Html, join, shade, table, tag
 from pairity._utils.text import render_table, short_names, shorten
-from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
+from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate, groups_of_largest_gap
 from pairity.constraints import CATALOGUE
 
 Index = Mapping[tuple[str, str | None, str | None, str | None], Estimate]
@@ -117,10 +117,15 @@ def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
     estimates = [estimate for estimate in index.values() if estimate.measure == "violation"]
     rows = []
     for estimate, value in zip(estimates, _values(estimates), strict=True):
-        higher, lower = _ends(index, estimate, names)
+        gaps = [
+            gap
+            for gap in index.values()
+            if gap.constraint == estimate.constraint and gap.measure != "violation"
+        ]
+        ends = [names[group] for group in groups_of_largest_gap(gaps)] or [_UNDEFINED] * 2
         rows.append(
             [
-                shorten(str(estimate.constraint), 40), value, _interval(estimate), higher, lower,
+                shorten(str(estimate.constraint), 40), value, _interval(estimate), *ends,
                 f"{estimate.n_queries:,}", _count(estimate.n_pairs),
                 CATALOGUE[name].title if (name := str(estimate.constraint)) in CATALOGUE else "",
             ]
@@ -129,20 +134,6 @@ def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
         "violation", "value", interval, "higher for", "lower for", "queries", "pairs", "constraint",
     ]  # fmt: skip
     return Section("", header, rows, (0, 3, 4, 7))
-
-
-def _ends(index: Index, violation: Estimate, names: dict[str, str]) -> tuple[str, str]:
-    """The two groups of the largest gap; the group with the higher value is first."""
-    gaps = [
-        estimate
-        for estimate in index.values()
-        if estimate.constraint == violation.constraint and estimate.measure != "violation"
-    ]
-    if not gaps:
-        return _UNDEFINED, _UNDEFINED
-    widest = max(gaps, key=lambda gap: abs(gap.value))
-    first, second = names[str(widest.group)], names[str(widest.other)]
-    return (first, second) if widest.value >= 0 else (second, first)
 
 
 def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> Section:
@@ -178,19 +169,16 @@ def _cells(index: Index, shown: dict[str, str], measure: str, empty: Section) ->
 
 def _notes(index: Index) -> list[str]:
     estimates = index.values()
-    notes = {
-        f"* Fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to rely on.": any(
-            estimate.small for estimate in estimates
-        ),
-        f"{_UNDEFINED} Undefined on these queries (NDCG and merit need labels of 0 or more).": any(
-            isnan(estimate.value) for estimate in estimates
-        ),
-        "A violation is the largest gap between two groups; fairness is 1 - violation.": any(
-            estimate.measure == "violation" for estimate in estimates
-        ),
-        "to_frame() and --format json have every estimate with its interval and counts.": True,
-    }
-    return [note for note, applies in notes.items() if applies]
+    few = f"* Fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to rely on."
+    undefined = "Undefined on these queries (NDCG and merit need labels of 0 or more)."
+    largest = "A violation is the largest gap between two groups; fairness is 1 - violation."
+    every = "to_frame() and --format json have every estimate with its interval and counts."
+    return [
+        *([few] if any(estimate.small for estimate in estimates) else []),
+        *([f"{_UNDEFINED} {undefined}"] if any(isnan(e.value) for e in estimates) else []),
+        *([largest] if any(e.measure == "violation" for e in estimates) else []),
+        every,
+    ]
 
 
 def _values(estimates: list[Estimate]) -> list[str]:

@@ -8,16 +8,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
 from pairity.audits.audit import Audit, audit, name_constraints
+from pairity.audits.estimates import groups_of_largest_gap
 from pairity.baselines.methods import Method, Rankings
 from pairity.comparisons.frontiers import Frontier
 from pairity.comparisons.points import Point
 from pairity.comparisons.runs import run_label
-from pairity.constraints import CATALOGUE, Constraint, as_constraint
+from pairity.constraints import CATALOGUE, as_constraint
 from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityWarning
@@ -127,15 +129,16 @@ def collect(
     scored = {name: _as_scored(name, ranker) for name, ranker in rankers.items()}
     names = list(scored)
     before, after = _compared(chosen, names)
-    constraint = chosen.constraint
     if model is not None:
-        constraint = model.constraint if constraint is None else constraint
+        if chosen.constraint is None:
+            chosen = replace(chosen, constraint=model.constraint)
         if chosen.tolerance is None:
             chosen = replace(chosen, tolerance=float(model.tolerance))
         if scored[after].weights is None:
             scored[after] = replace(scored[after], weights=model.pair_weights_.table)
-    constraint = as_constraint("inter" if constraint is None else constraint)
-    label, constraints = _constraints(constraint)
+    constraint = as_constraint("inter" if chosen.constraint is None else chosen.constraint)
+    label = next(iter(name_constraints(constraint)))
+    constraints = list({**{name: name for name in CATALOGUE}, label: constraint}.values())
     observer = Observer(
         queries, constraint, label, scored[before].scores, chosen.confidence, chosen.n_resamples,
         chosen.random_state,
@@ -293,17 +296,14 @@ def collect_audits(
     if not results:
         raise InputError("There is no audit to report on. Pass at least one.")
     first = results[0]
+    size = attrgetter("groups", "n_queries", "n_items")
     for result in results[1:]:
-        if (result.groups, result.n_queries, result.n_items) != (
-            first.groups, first.n_queries, first.n_items,
-        ):  # fmt: skip
+        if size(result) != size(first):
             raise InputError(
                 f"The audits {first.name!r} and {result.name!r} are of different queries or "
                 "groups. Audit all rankers on the same held-out queries."
             )
-    label = constraint or (
-        "inter" if "inter" in first.violation else next(iter(first.violation), "")
-    )
+    label = constraint or next(iter(sorted(first.violation, key="inter".__ne__)), "")
     if any(label not in result.violation for result in results):
         raise InputError(
             f"The violation {label!r} is not in every audit. Audit with the same constraints."
@@ -327,7 +327,13 @@ def collect_audits(
 
 def _evidence(options: Options, **facts: Any) -> Evidence:
     """Evidence with its caveats."""
-    gap = _largest_gap(facts["candidates"][facts["before"]], facts["constraint"])
+    audited = facts["candidates"][facts["before"]].audit
+    gaps = [
+        estimate
+        for estimate in (audited.estimates if audited else ())
+        if (estimate.measure, estimate.constraint) == ("gap", facts["constraint"])
+        and not np.isnan(estimate.value)
+    ]
     return add_caveats(
         Evidence(
             title=options.title,
@@ -336,7 +342,7 @@ def _evidence(options: Options, **facts: Any) -> Evidence:
             n_resamples=int(options.n_resamples),
             attributes=tuple(map(str, options.attributes)),
             provenance=tuple((str(key), str(text)) for key, text in options.provenance.items()),
-            gap=gap,
+            gap=groups_of_largest_gap(gaps),
             **facts,
         )
     )
@@ -347,9 +353,8 @@ def _compared(options: Options, names: list[str]) -> tuple[str, str]:
     if not names:
         raise InputError("There is no ranker to report on. Pass at least one with its scores.")
     before, after = options.before or names[0], options.after or names[-1]
-    for name in (before, after):
-        if name not in names:
-            raise InputError(f"There is no ranker {name!r}. Choose one of {', '.join(names)}.")
+    for name in {before, after}.difference(names):
+        raise InputError(f"There is no ranker {name!r}. Choose one of {', '.join(names)}.")
     return before, after
 
 
@@ -369,16 +374,13 @@ def _rankings(
     shown = choose_queries(queries, observer.gaps(observer.first))
     tops = {name: top_rows(queries, ranker.scores, shown) for name, ranker in scored.items()}
     listed = list_queries(observer, shown, tops.values(), items)
-    rankings = {
-        name: {
-            "tops": tuple(
-                tuple(query.rows.index(row) for row in top)
-                for query, top in zip(listed, tops[name], strict=True)
-            ),
+    rankings: dict[str, dict[str, Any]] = {}
+    for name, ranker in scored.items():
+        pairs = zip(listed, tops[name], strict=True)
+        rankings[name] = {
+            "tops": tuple(tuple(map(query.rows.index, top)) for query, top in pairs),
             "scores": _table(ranker.scores[top] for top in tops[name]),
         }
-        for name, ranker in scored.items()
-    }
     return tuple(query.shown for query in listed), rankings
 
 
@@ -416,15 +418,9 @@ def _frontier_candidates(
         name, estimates = _point_name(frontier, point), point.test or point.validation
         if name not in known and estimates:
             mean = f", the mean of {len(point.runs)} seeds" if len(point.runs) > 1 else ""
-            candidates.append(
-                Candidate(
-                    name=name,
-                    method=point.method,
-                    needs_group=point.needs_group,
-                    estimates=tuple(estimates.values()),
-                    note=f"From a sweep{mean}.",
-                )
-            )
+            values, note = tuple(estimates.values()), f"From a sweep{mean}."
+            candidate = Candidate(name, point.method, point.needs_group, values, note=note)
+            candidates.append(candidate)
     return candidates
 
 
@@ -446,28 +442,6 @@ def _audited(result: Audit, label: str) -> dict[str, Any]:
         and not (estimate.measure.startswith("gap") and estimate.constraint != label)
     )
     return {"estimates": tuple(main), "audit": replace(result, estimates=shown)}
-
-
-def _largest_gap(candidate: Candidate, label: str) -> tuple[str, ...]:
-    """The two groups of the largest gap; the favoured group is first."""
-    gaps = [
-        estimate
-        for estimate in (candidate.audit.estimates if candidate.audit else ())
-        if estimate.measure == "gap"
-        and estimate.constraint == label
-        and not np.isnan(estimate.value)
-    ]
-    if not gaps:
-        return ()
-    widest = max(gaps, key=lambda gap: abs(gap.value))
-    groups = (str(widest.group), str(widest.other))
-    return groups if widest.value >= 0 else groups[::-1]
-
-
-def _constraints(chosen: Constraint) -> tuple[str, list[Any]]:
-    """The name of the chosen constraint, and all constraints that are audited."""
-    label = next(iter(name_constraints(chosen)))
-    return label, list({**{name: name for name in CATALOGUE}, label: chosen}.values())
 
 
 def _table(rows: Iterable[Any]) -> Table:
