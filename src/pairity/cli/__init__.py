@@ -1,8 +1,9 @@
 """The command ``pairity``: subcommands that read files, call one library function and write.
 
-Each subcommand is a module here. Its `add_to` declares the options, and its `run` does the work
-and returns the exit status: 0 for success, 1 if a target that was asked for was not reached, 2 for
-bad usage or input, 130 after an interruption, 141 if the reader of the output went away.
+Each subcommand is a module here. Its HELP is the line in the list of commands, DESCRIPTION and
+EXAMPLES surround the options in its own help, `add_to` declares the options, and `run` does the
+work and returns the exit status: 0 for success, 1 if a target that was asked for was not reached, 2
+for bad usage or input, 130 after an interruption, 141 if the reader of the output went away.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from pairity.exceptions import PairityError, PairityWarning
 _COMMANDS = (
     "demo", "audit", "train", "report", "predict", "sweep", "weights", "datasets", "reproduce",
 )  # fmt: skip
+_FORMATTER = argparse.RawDescriptionHelpFormatter
+_STYLE: dict[str, Any] = {"formatter_class": _FORMATTER, "allow_abbrev": False}
 _EXAMPLES = """\
 start here:
   pairity demo                                   the main job on built-in data
@@ -71,13 +74,16 @@ def make_parser() -> argparse.ArgumentParser:
         prog="pairity",
         description="Measure how a ranker orders groups, reweight pairs, and show the trade-off.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        **_STYLE,
     )
     parser.add_argument("--version", action="version", version=f"pairity {pairity.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in _COMMANDS:
-        import_module(f"pairity.cli.{name}").add_to(commands)
+        module = import_module(f"pairity.cli.{name}")
+        texts = {"help": module.HELP, "description": module.DESCRIPTION, "epilog": module.EXAMPLES}
+        command = commands.add_parser(name, **texts, **_STYLE)
+        command.set_defaults(run=module.run, parser=command)
+        module.add_to(command)
     return parser
 
 

@@ -11,7 +11,9 @@ from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers, read
 from pairity.cli.output import note, show_or_json
 from pairity.exceptions import InputError
 
-_EXAMPLES = """\
+HELP = "measure how given scores order the groups"
+DESCRIPTION = "Measure utility and disparity of given scores, with confidence intervals."
+EXAMPLES = """\
 examples:
   pairity audit ranked.csv --label hired --query search_id --group gender --score score
   pairity audit ranked.parquet --label hired --query search_id --group gender --group age \\
@@ -33,14 +35,8 @@ contains are left out.
 """
 
 
-def add_to(commands: Any) -> None:
+def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser = options.add_command(
-        commands, "audit", run,
-        help="measure how given scores order the groups",
-        description="Measure utility and disparity of given scores, with confidence intervals.",
-        epilog=_EXAMPLES,
-    )  # fmt: skip
     options.add_file(parser, nargs="?")
     options.add_roles(parser, score=True)
     group = parser.add_argument_group("a TREC run instead of a table")

@@ -11,7 +11,9 @@ from pairity.cli.output import show_or_json
 if TYPE_CHECKING:
     from pairity.datasets.catalogue import DataSet
 
-_EXAMPLES = """\
+HELP = "list, describe and download public data sets"
+DESCRIPTION = "List the data sets that pairity knows, describe one, or download its files."
+EXAMPLES = """\
 examples:
   pairity datasets
   pairity datasets describe trec_w3c
@@ -23,14 +25,8 @@ cache. A downloaded file goes to --data or to the cache, and is kept only if its
 """
 
 
-def add_to(commands: Any) -> None:
+def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser = options.add_command(
-        commands, "datasets", run,
-        help="list, describe and download public data sets",
-        description="List the data sets that pairity knows, describe one, or download its files.",
-        epilog=_EXAMPLES,
-    )  # fmt: skip
     parser.add_argument(
         "action", nargs="?", choices=("list", "describe", "fetch"), default="list",
         help="(default: list)",

@@ -21,22 +21,19 @@ if TYPE_CHECKING:
     from pairity.data.queries import Queries
     from pairity.reports.evidence import Evidence
 
-_EXAMPLES = """\
+HELP = "run the main job on built-in data"
+DESCRIPTION = (
+    "Train a plain and a reweighted ranker on built-in data, compare them, and write a report."
+)
+EXAMPLES = """\
 examples:
   pairity demo
   pairity demo --seed 3 --output demo.html --format json
 """
 
 
-def add_to(commands: Any) -> None:
+def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser = options.add_command(
-        commands, "demo", run,
-        help="run the main job on built-in data",
-        description="Train a plain and a reweighted ranker on built-in data, compare them, and "
-        "write a report.",
-        epilog=_EXAMPLES,
-    )  # fmt: skip
     output = "the report to write or replace"
     options.add(parser, "--output FILE", output, default="pairity-demo.html")
     options.add_seed(parser, "the seed of the data")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pairity.exceptions import InputError
@@ -21,25 +20,6 @@ ROLES = {
     "group": "the protected attribute",
     "score": "a higher score is ranked higher",
 }
-
-
-def add_command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], **texts: str
-) -> Any:
-    """Add a subcommand and return its parser.
-
-    Parameters
-    ----------
-    run : callable
-        Does the work and returns the exit status.
-    **texts
-        `help` (one line in the list of commands), `description` and `epilog` (examples).
-    """
-    parser = commands.add_parser(
-        name, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, **texts
-    )
-    parser.set_defaults(run=run, parser=parser)
-    return parser
 
 
 def add(parser: Any, name: str, text: str, **settings: Any) -> None:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from pairity._utils.typing import Array
 
 _BLOCK = 100_000  # scores turned into text at a time, which bounds memory
-_EXAMPLES = """\
+HELP = "score rows with a saved model"
+DESCRIPTION = "Score rows with a saved model, in the order of the rows."
+EXAMPLES = """\
 examples:
   pairity predict model new.csv > scores.csv
   pairity predict model new.parquet --output scores.csv
@@ -29,14 +31,8 @@ by the names that the model was trained on; other columns are ignored.
 """
 
 
-def add_to(commands: Any) -> None:
+def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser = options.add_command(
-        commands, "predict", run,
-        help="score rows with a saved model",
-        description="Score rows with a saved model, in the order of the rows.",
-        epilog=_EXAMPLES,
-    )  # fmt: skip
     options.add_model(parser)
     options.add_file(parser)
     options.add(parser, "--output FILE", "write to this file and replace it (default: print)")
@@ -81,14 +77,11 @@ def _write(scores: Array, args: argparse.Namespace) -> None:
         return
     from pairity._utils.files import atomic_write
 
-    with atomic_write(args.output) as file:
+    with atomic_write(args.output) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
         if args.format == "json":
-            file.write(json.dumps(scores.tolist()).encode())
+            text.write(json.dumps(scores.tolist()))
         else:
-            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
             _write_csv(scores, text)
-            text.flush()
-            text.detach()
     if not args.quiet:
         note(f"{len(scores):,} scores written to {args.output}.")
 

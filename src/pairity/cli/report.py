@@ -13,7 +13,9 @@ from pairity.exceptions import InputError
 if TYPE_CHECKING:
     from pairity.reports.evidence import Evidence
 
-_EXAMPLES = """\
+HELP = "write the page about a saved model, for the people who decide"
+DESCRIPTION = "Write the page about models that `pairity train` saved."
+EXAMPLES = """\
 examples:
   pairity report model
   pairity report model --output hiring.html --title "Hiring, March"
@@ -24,14 +26,8 @@ if they were measured on the same held-out queries with the same constraint.
 """
 
 
-def add_to(commands: Any) -> None:
+def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser = options.add_command(
-        commands, "report", run,
-        help="write the page about a saved model, for the people who decide",
-        description="Write the page about models that `pairity train` saved.",
-        epilog=_EXAMPLES,
-    )  # fmt: skip
     options.add_model(parser, "models", nargs="+")
     options.add(parser, "--output FILE", "the file to write or replace", default="report.html")
     options.add(parser, "--title TEXT", "the heading of the page", default="")

@@ -10,7 +10,9 @@ from typing import Any
 from pairity.cli import options
 from pairity.cli.output import show_or_json
 
-_EXAMPLES = """\
+HELP = "run the paper's experiments: tables, figures, verdicts"
+DESCRIPTION = "Run the paper's experiments and write tables, figures and verdicts."
+EXAMPLES = """\
 examples:
   pairity reproduce --quick                      a trial in a few minutes
   pairity reproduce --data DIR                   everything, with the data sets in DIR
@@ -21,14 +23,8 @@ cache, and downloaded otherwise. An interrupted run resumes when it is started a
 """
 
 
-def add_to(commands: Any) -> None:
+def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser = options.add_command(
-        commands, "reproduce", run,
-        help="run the paper's experiments: tables, figures, verdicts",
-        description="Run the paper's experiments and write tables, figures and verdicts.",
-        epilog=_EXAMPLES,
-    )  # fmt: skip
     option = partial(options.add, parser)
     option("--data DIR", "the folder of the data sets")
     option("--output DIR", "the folder to write", default="paper")

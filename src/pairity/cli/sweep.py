@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 _PLOTS = (".png", ".svg", ".pdf")
 _EPSILON = 0.05
-_EXAMPLES = """\
+HELP = "compare methods on one table: what does a lower violation cost?"
+DESCRIPTION = "Run pairity's method and the baselines with several settings; print the frontier."
+EXAMPLES = """\
 examples:
   pairity sweep jobs.csv --label hired --query search_id --group gender --output runs
   pairity sweep jobs.csv --label hired --query search_id --group gender --output runs \\
@@ -40,15 +42,8 @@ is 1. With --output, finished runs are kept, and the same command resumes where 
 """
 
 
-def add_to(commands: Any) -> None:
+def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser = options.add_command(
-        commands, "sweep", run,
-        help="compare methods on one table: what does a lower violation cost?",
-        description="Run pairity's method and the baselines with several settings; print the "
-        "frontier.",
-        epilog=_EXAMPLES,
-    )  # fmt: skip
     options.add_file(parser)
     options.add_roles(parser, features=True)
     option, number = partial(options.add, parser), options.positive_number

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 
-_EXAMPLES = """\
+HELP = "train a ranker with a lower violation, and compare it with the plain ranker"
+DESCRIPTION = "Train the plain and the reweighted ranker; audit both on held-out queries."
+EXAMPLES = """\
 examples:
   pairity train jobs.csv --label hired --query search_id --group gender --output model
   pairity train jobs.csv --label hired --query search_id --group gender --output model \\
@@ -35,14 +37,8 @@ if the tolerance was not reached.
 """
 
 
-def add_to(commands: Any) -> None:
+def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser = options.add_command(
-        commands, "train", run,
-        help="train a ranker with a lower violation, and compare it with the plain ranker",
-        description="Train the plain and the reweighted ranker; audit both on held-out queries.",
-        epilog=_EXAMPLES,
-    )  # fmt: skip
     options.add_file(parser)
     options.add_roles(parser, features=True)
     option = partial(options.add, parser)

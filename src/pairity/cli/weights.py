@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
     from pairity.data.queries import Queries
 
-_EXAMPLES = """\
+HELP = "show the pair weights that a saved model learned, by group"
+DESCRIPTION = (
+    "Show the table of pair weights by the groups of the two items, or write the weighted pairs."
+)
+EXAMPLES = """\
 examples:
   pairity weights model
   pairity weights model --format json > weights.json
@@ -31,15 +35,8 @@ model was not trained on is rejected.
 """
 
 
-def add_to(commands: Any) -> None:
+def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser = options.add_command(
-        commands, "weights", run,
-        help="show the pair weights that a saved model learned, by group",
-        description="Show the table of pair weights by the groups of the two items, or write the "
-        "weighted pairs.",
-        epilog=_EXAMPLES,
-    )  # fmt: skip
     options.add_model(parser)
     pairs = (
         "write the weighted pairs to this file and replace it: .parquet, or .pairs and .tsv for "
