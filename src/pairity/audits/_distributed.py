@@ -57,16 +57,11 @@ class Sums:
     sizes: NDArray[np.int64]
 
     def __add__(self, other: Sums) -> Sums:
-        def add(first: list[Array], second: list[Array]) -> list[Array]:
-            return [a + b for a, b in zip(first, second, strict=True)]
+        def add(name: str) -> list[Array]:
+            return [a + b for a, b in zip(getattr(self, name), getattr(other, name), strict=True)]
 
-        return Sums(
-            self.layout,
-            add(self.counts, other.counts),
-            add(self.totals, other.totals),
-            add(self.resampled, other.resampled),
-            self.sizes + other.sizes,
-        )
+        sums = {name: add(name) for name in ("counts", "totals", "resampled")}
+        return Sums(self.layout, **sums, sizes=self.sizes + other.sizes)
 
 
 def measure(

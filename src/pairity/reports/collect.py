@@ -303,7 +303,9 @@ def collect_audits(
                 f"The audits {first.name!r} and {result.name!r} are of different queries or "
                 "groups. Audit all rankers on the same held-out queries."
             )
-    label = constraint or next(iter(sorted(first.violation, key="inter".__ne__)), "")
+    label = constraint or (
+        "inter" if "inter" in first.violation else next(iter(first.violation), "")
+    )
     if any(label not in result.violation for result in results):
         raise InputError(
             f"The violation {label!r} is not in every audit. Audit with the same constraints."
