@@ -410,11 +410,7 @@ def name_constraints(constraints: Any) -> dict[str, Constraint]:
     if isinstance(constraints, str) or not isinstance(constraints, Sequence):
         constraints = [constraints]
     converted = [as_constraint(constraint) for constraint in constraints]
-    names = [
-        constraint.name
-        or getattr(getattr(constraint, "function", None), "__name__", type(constraint).__name__)
-        for constraint in converted
-    ]
+    names = [_name_of(constraint) for constraint in converted]
     labels = [
         repr(constraint) if names.count(name) > 1 and constraint.name else name
         for name, constraint in zip(names, converted, strict=True)
@@ -426,3 +422,8 @@ def name_constraints(constraints: Any) -> dict[str, Constraint]:
             "one out, or give your own functions different names."
         )
     return dict(zip(labels, converted, strict=True))
+
+
+def _name_of(constraint: Constraint) -> str:
+    function = getattr(constraint, "function", None)
+    return constraint.name or getattr(function, "__name__", type(constraint).__name__)

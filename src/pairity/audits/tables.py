@@ -91,8 +91,8 @@ def _sections(
         _overall(index, cuts, interval),
         _violations(index, names, interval),
         _by_group(index, shown, cuts),
-        _cells(index, shown, "preferred_above", Section(preferred, ["preferred"], [])),
-        _cells(index, shown, "above", Section(above, ["above"], [])),
+        _cells(index, shown, "preferred_above", preferred),
+        _cells(index, shown, "above", above),
     ]
     return [section for section in sections if section.rows]
 
@@ -152,10 +152,10 @@ def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> Secti
     return Section("", ["by group", *shown.values()], rows)
 
 
-def _cells(index: Index, shown: dict[str, str], measure: str, empty: Section) -> Section:
+def _cells(index: Index, shown: dict[str, str], measure: str, title: str) -> Section:
     """A K × K table of a measure, with the number of pairs beside each value."""
     equality = 0.5 if measure == "above" else index["auc", None, None, None].value
-    header, columns, differences = list(empty.header), [list(shown.values())], {}
+    header, columns, differences = [measure.split("_")[0]], [list(shown.values())], {}
     for other, name in shown.items():
         estimates = [index[measure, group, other, None] for group in shown]
         for row, estimate in enumerate(estimates):
@@ -164,7 +164,7 @@ def _cells(index: Index, shown: dict[str, str], measure: str, empty: Section) ->
         header += [name, "pairs"]
         columns += [_values(estimates), [_count(estimate.n_pairs) for estimate in estimates]]
     rows = [list(row) for row in zip(*columns, strict=True)]
-    return Section(empty.title, header, rows, differences=differences)
+    return Section(title, header, rows, differences=differences)
 
 
 def _notes(index: Index) -> list[str]:
