@@ -261,8 +261,8 @@ def collect_sweep(
         if point.label not in known or name in rankers:
             continue
         method, note = known[point.label], ""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PairityWarning)  # the sweep has already warned
+        # The sweep has already warned.
+        with warnings.catch_warnings(action="ignore", category=PairityWarning):
             scores = method(train, test, seed)
         if isinstance(scores, Rankings):
             scores = scores.sample(test, seed)

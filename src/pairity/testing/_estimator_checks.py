@@ -205,8 +205,7 @@ def check_fair_ranker(subject: RankerSubject) -> None:
     """The ranker works inside FairRanker, and can be pickled there."""
     data = mixed_lists()
     model = FairRanker(subject.ranker, max_rounds=2, tolerance=0.0, progress=False)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PairityWarning)
+    with warnings.catch_warnings(action="ignore", category=PairityWarning):
         model.fit(**data)
     scores = subject.predict(model, data["X"])
     unpickled = pickle.loads(pickle.dumps(model))  # noqa: S301 - written in the same line

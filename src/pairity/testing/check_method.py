@@ -124,8 +124,7 @@ class MethodSubject(Subject):
 
     def run(self, check: Callable[[Any], None]) -> None:
         """Run a check without pairity's warnings."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", PairityWarning)
+        with warnings.catch_warnings(action="ignore", category=PairityWarning):
             super().run(check)
 
     def fit(self, train: Queries, seed: int = 3) -> Scorer:
