@@ -9,7 +9,6 @@ from typing import Any
 
 from pairity._utils.extras import import_extra
 from pairity._utils.text import shorten
-from pairity.audits.estimates import Estimate
 from pairity.reports.evidence import Candidate, Evidence
 from pairity.reports.prose import with_interval
 
@@ -144,15 +143,15 @@ def _frontier(evidence: Evidence) -> Any:
 def _frontier_rows(evidence: Evidence) -> list[dict[str, Any]]:
     styles, rows = method_styles(evidence), []
     for index, candidate in enumerate(evidence.candidates):
+        row: dict[str, Any] = {"candidate": index, "name": shorten(candidate.name, 48)}
+        row["colour"], row["marker"] = styles[candidate.method]
         gap, auc = candidate.estimate("violation", evidence.constraint), candidate.estimate("auc")
-        colour, marker = styles[candidate.method]
-        rows.append(
-            {
-                "x": gap.value, "y": auc.value, **_ends("x", gap), **_ends("y", auc),
-                "candidate": index, "name": shorten(candidate.name, 48), "colour": colour,
-                "marker": marker, "disparity": with_interval(gap), "accuracy": with_interval(auc),
-            }
-        )  # fmt: skip
+        for axis, title, estimate in (("x", "disparity", gap), ("y", "accuracy", auc)):
+            row[axis], row[title] = estimate.value, with_interval(estimate)
+            known = not isnan(estimate.low)
+            row[f"{axis}_low"] = estimate.low if known else estimate.value
+            row[f"{axis}_high"] = estimate.high if known else estimate.value
+        rows.append(row)
     return rows
 
 
@@ -240,9 +239,3 @@ def _lines(evidence: Evidence, candidate: Candidate) -> list[list[float | None]]
         [None if isnan(value) else value for value in shares]
         for shares in (candidate.positions or ((),) * n)[:n]
     ]
-
-
-def _ends(axis: str, estimate: Estimate) -> dict[str, float]:
-    if isnan(estimate.low):
-        return {f"{axis}_low": estimate.value, f"{axis}_high": estimate.value}
-    return {f"{axis}_low": estimate.low, f"{axis}_high": estimate.high}
