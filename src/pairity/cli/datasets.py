@@ -27,12 +27,10 @@ cache. A downloaded file goes to --data or to the cache, and is kept only if its
 
 def add_to(parser: Any) -> None:
     """Declare the options."""
-    parser.add_argument(
-        "action", nargs="?", choices=("list", "describe", "fetch"), default="list",
-        help="(default: list)",
-    )  # fmt: skip
+    actions = ("list", "describe", "fetch")
+    options.add(parser, "action", "", nargs="?", choices=actions, default="list")
     parser.add_argument("name", metavar="NAME", nargs="?")
-    parser.add_argument("--data", metavar="DIR", help="the folder of the files")
+    options.add(parser, "--data DIR", "the folder of the files")
     options.add_output(parser)
 
 

@@ -32,18 +32,9 @@ def add_caveats(evidence: Evidence) -> Evidence:
 
 def _caveats(evidence: Evidence, after: Candidate) -> tuple[Caveat, ...]:
     """Caveats from these data, then caveats that hold for any data."""
-    measured = [
-        *_sample(evidence, after),
-        *_small_cells(after),
-        *_uncertainty(evidence, after),
-        *_side_effects(evidence, after),
-        *_training(evidence, after),
-        *_selection(evidence, after),
-    ]
-    return (
-        *(Caveat(text, True) for text in measured),
-        *(Caveat(text, False) for text in _always(evidence, after)),
-    )
+    kinds = (_sample, _small_cells, _uncertainty, _side_effects, _training, _selection)
+    measured = [Caveat(text, True) for kind in kinds for text in kind(evidence, after)]
+    return (*measured, *(Caveat(text, False) for text in _always(evidence, after)))
 
 
 def _sample(evidence: Evidence, after: Candidate) -> Iterator[str]:
@@ -74,7 +65,7 @@ def _sample(evidence: Evidence, after: Candidate) -> Iterator[str]:
             )
 
 
-def _small_cells(after: Candidate) -> Iterator[str]:
+def _small_cells(_: Evidence, after: Candidate) -> Iterator[str]:
     estimates = () if after.audit is None else after.audit.estimates
     cells = [e for e in estimates if e.measure in ("preferred_above", "above")]
     small = [cell for cell in cells if cell.small]
