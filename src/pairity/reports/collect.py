@@ -19,7 +19,7 @@ from pairity.baselines.methods import Method, Rankings
 from pairity.comparisons.frontiers import Frontier
 from pairity.comparisons.points import Point
 from pairity.comparisons.runs import run_label
-from pairity.constraints import CATALOGUE, as_constraint
+from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityWarning
@@ -137,8 +137,7 @@ def collect(
         if scored[after].weights is None:
             scored[after] = replace(scored[after], weights=model.pair_weights_.table)
     constraint = as_constraint("inter" if chosen.constraint is None else chosen.constraint)
-    label = next(iter(name_constraints(constraint)))
-    constraints = list({**{name: name for name in CATALOGUE}, label: constraint}.values())
+    label, constraints = _constraints(constraint)
     observer = Observer(
         queries, constraint, label, scored[before].scores, chosen.confidence, chosen.n_resamples,
         chosen.random_state,
@@ -444,6 +443,12 @@ def _audited(result: Audit, label: str) -> dict[str, Any]:
         and not (estimate.measure.startswith("gap") and estimate.constraint != label)
     )
     return {"estimates": tuple(main), "audit": replace(result, estimates=shown)}
+
+
+def _constraints(chosen: Constraint) -> tuple[str, list[Any]]:
+    """The name of the chosen constraint, and all constraints that are audited."""
+    label = next(iter(name_constraints(chosen)))
+    return label, list({**{name: name for name in CATALOGUE}, label: chosen}.values())
 
 
 def _table(rows: Iterable[Any]) -> Table:
