@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from pairity.data.features import Features
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityError, TrainingError
 from pairity.pairs.cells import cell_counts
-from pairity.pairs.losses import Loss
+from pairity.pairs.losses import as_loss
 
 _LEAST_STEPS, _LARGEST_BATCH = 20, 32  # steps per epoch and queries per step of "auto"
 _PREDICT_ENTRIES = 10_000_000  # entries of X that are scored at once: 40 MB as float32
@@ -69,24 +67,25 @@ class Weighted:
         return part, rows, self.weights[: part.n_codes, : part.n_codes].copy()
 
 
+@dataclass(eq=False)
 class Trainer:
-    """One training run."""
+    """One training run with the settings of a `TorchRanker`."""
 
-    def __init__(
-        self,
-        torch: Any,
-        module: Any,
-        loss: Loss,
-        data: Weighted,
-        held_out: Weighted | None,
-        device: Any,
-    ) -> None:
-        self.torch, self.module, self.loss, self.device = torch, module, loss, device
-        self.data, self.held_out = data, held_out
-        self.has_value = hasattr(loss, "value")
-        self.loss_curve: list[float] = []
-        self.validation_curve: list[float] = []
-        self.n_epochs = self.best_epoch = self.n_steps = 0
+    torch: Any
+    module: Any
+    settings: Any
+    data: Weighted
+    held_out: Weighted | None
+    device: Any
+    loss_curve: list[float] = field(default_factory=list)
+    validation_curve: list[float] = field(default_factory=list)
+    n_epochs: int = 0
+    best_epoch: int = 0
+    n_steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.loss = as_loss(self.settings.loss)
+        self.value: Any = getattr(self.loss, "value", lambda *_: np.nan)
 
     def score_one_query(self, when: str) -> None:
         """Check that the module can score one query. Lazy layers get their shape here."""
@@ -103,32 +102,26 @@ class Trainer:
             ) from error
         _require_finite(scores, f"{when} training, scores are")
 
-    def run(
-        self,
-        optimizer: Any,
-        epochs: int,
-        batch_queries: Any,
-        decay: bool,
-        patience: int | None,
-        standardised: bool,
-        rng: np.random.RandomState,
-    ) -> None:
+    def run(self, optimizer: Any, rng: np.random.RandomState) -> None:
         """Train, and leave the module with the parameters to return."""
-        n_queries = self.data.queries.n_queries
+        n_queries, batch_queries = self.data.queries.n_queries, self.settings.batch_queries
         if batch_queries == "auto":
             batch_queries = min(max(n_queries // _LEAST_STEPS, 1), _LARGEST_BATCH)
         n_batches = 1 if batch_queries is None else -(-n_queries // int(batch_queries))
         single = self._batch(np.arange(n_queries)) if n_batches == 1 else None
+        epochs, patience = int(self.settings.epochs), self.settings.patience
+        decay = bool(self.settings.decay)
         schedule = self.torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: 1.0 - decay * step / (epochs * n_batches)
         )
         best, best_state, n_stale = np.inf, None, 0
         for self.n_epochs in range(1, epochs + 1):
             self.module.train()
-            if standardised:
+            if self.settings.standardise:
                 self.module[0].eval()  # statistics of the data, not of the batch
             losses = []
-            for batch in [single] if single else self._batches(n_batches, rng):
+            parts = np.array_split(rng.permutation(n_queries), n_batches)
+            for batch in [single] if single else map(self._batch, parts):
                 losses.append(self._step(optimizer, batch, n_batches))
                 schedule.step()
             value = self._record(float(np.sum(losses)))
@@ -147,19 +140,15 @@ class Trainer:
 
     def _record(self, loss: float) -> float:
         """Append to the curves after an epoch, and return the loss to compare epochs by."""
-        if self.has_value:
+        if hasattr(self.loss, "value"):
             self.loss_curve.append(loss)
         if self.held_out is None:
             return loss
         self.module.eval()
         queries = self.held_out.queries
         scores = predict(self.torch, self.module, queries.X, self.device)
-        self.validation_curve.append(self._value(queries, scores, self.held_out.weights))
+        self.validation_curve.append(float(self.value(queries, scores, self.held_out.weights)))
         return self.validation_curve[-1]
-
-    def _batches(self, n_batches: int, rng: np.random.RandomState) -> Iterator[Any]:
-        order = rng.permutation(self.data.queries.n_queries)
-        yield from map(self._batch, np.array_split(order, n_batches))
 
     def _batch(self, chosen: NDArray[np.int64]) -> tuple[Queries, Array, Any]:
         part, rows, weights = self.data.part(chosen)
@@ -183,24 +172,12 @@ class Trainer:
             _require_finite(values, f"Training diverged in epoch {self.n_epochs}: scores are")
             gradient, _ = self.loss.derivatives(part, values, weights, iteration=self.n_steps)
             scores.backward(self.torch.from_numpy(n_batches * gradient).to(scores))
-            losses.append(self._value(part, values, weights))
+            losses.append(float(self.value(part, values, weights)))
             return n_batches * losses[-1]
 
         optimizer.step(closure)
         self.n_steps += 1
         return losses[0]
-
-    def _value(self, queries: Queries, scores: Array, weights: Array) -> float:
-        value: Any = getattr(self.loss, "value", None)
-        return float("nan") if value is None else float(value(queries, scores, weights))
-
-
-@contextmanager
-def own_randomness(torch: Any, seed: int, device: Any) -> Iterator[None]:
-    """Seed torch inside the block, and restore its random state afterwards."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
 
 
 def find_device(torch: Any, name: Any) -> Any:

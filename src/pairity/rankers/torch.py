@@ -25,7 +25,6 @@ from pairity.rankers._torch_training import (
     dtype_of,
     find_device,
     moments,
-    own_randomness,
     predict,
 )
 
@@ -163,22 +162,19 @@ class TorchRanker(PairRanker):
         torch = import_engine("torch", "TorchRanker")
         self._check_parameters(torch)
         require_trainable(queries)
-        loss, device = as_loss(self.loss), find_device(torch, self.device)
-        seed = self._draw_seed(previous)
+        device, seed = find_device(torch, self.device), self._draw_seed(previous)
         train, held = queries.by_query()[0], None
         if self.validation is not None:
             train, held = train.split(self.validation, seed)
         data = Weighted.of(train, weights, "training")
         held_out = None if held is None else Weighted.of(held, weights, "held-out")
-        with own_randomness(torch, seed, device):
+        # torch is seeded inside the block, and its random state is restored afterwards.
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(seed)
             module = self._start(torch, data.queries.X, previous).to(device)
-            trainer = Trainer(torch, module, loss, data, held_out, device)
+            trainer = Trainer(torch, module, self, data, held_out, device)
             trainer.score_one_query("Before")
-            trainer.run(
-                self._make_optimizer(torch, module), int(self.epochs), self.batch_queries,
-                bool(self.decay), self.patience, bool(self.standardise),
-                np.random.RandomState(seed),
-            )  # fmt: skip
+            trainer.run(self._make_optimizer(torch, module), np.random.RandomState(seed))
             trainer.score_one_query("After")
         module.zero_grad(set_to_none=True)
         self.model_ = module.to("cpu").eval()
@@ -248,10 +244,7 @@ class TorchRanker(PairRanker):
             parameters = tensors.load(data)
         except Exception as error:
             raise unreadable(self.file_name, error) from error
-        module = copy.deepcopy(self.estimator)
-        if self.standardise:
-            layer = _standardiser(torch, self.n_features_in_, module)
-            module = torch.nn.Sequential(layer, module)
+        module = self._copy_module(torch, self.n_features_in_)
         _set_parameters(module, parameters)
         self.model_ = module.to("cpu").eval()
         self._seed = state.count("seed")
@@ -259,18 +252,25 @@ class TorchRanker(PairRanker):
         self.loss_curve_ = state.array("loss_curve").tolist()
         self.validation_curve_ = state.array("validation_curve").tolist()
 
-    def _start(self, torch: Any, X: Features, previous: Any) -> Any:
+    def _copy_module(self, torch: Any, n_features: int) -> Any:
         """Return a copy of the module, with a standardising first layer if requested."""
-        if self.warm_start and hasattr(previous, "model_"):
-            return copy.deepcopy(previous.model_)
         module = copy.deepcopy(self.estimator)
         if not self.standardise:
             return module
-        mean, variance = moments(X)
-        layer = _standardiser(torch, X.shape[1], module)
-        layer.running_mean.copy_(torch.from_numpy(mean))
-        layer.running_var.copy_(torch.from_numpy(variance))
+        kind = dtype_of(torch, module)
+        layer = torch.nn.BatchNorm1d(n_features, eps=0.0, affine=False, dtype=kind)
         return torch.nn.Sequential(layer, module)
+
+    def _start(self, torch: Any, X: Features, previous: Any) -> Any:
+        """Return the module to train; a standardising layer has the statistics of X."""
+        if self.warm_start and hasattr(previous, "model_"):
+            return copy.deepcopy(previous.model_)
+        module = self._copy_module(torch, X.shape[1])
+        if self.standardise:
+            mean, variance = moments(X)
+            module[0].running_mean.copy_(torch.from_numpy(mean))
+            module[0].running_var.copy_(torch.from_numpy(variance))
+        return module
 
     def _make_optimizer(self, torch: Any, module: Any) -> Any:
         parameters = [tensor for tensor in module.parameters() if tensor.requires_grad]
@@ -331,10 +331,6 @@ class TorchRanker(PairRanker):
                 "random_state must be an integer, a NumPy RandomState or None (got "
                 f"{show(self.random_state)})."
             ) from error
-
-
-def _standardiser(torch: Any, n_features: int, module: Any) -> Any:
-    return torch.nn.BatchNorm1d(n_features, eps=0.0, affine=False, dtype=dtype_of(torch, module))
 
 
 def _set_parameters(module: Any, saved: dict[str, Any]) -> None:
