@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Self
@@ -31,6 +31,7 @@ from pairity.rankers._estimators import (
 )
 from pairity.rankers._objective import NO_WEIGHT, Objective
 
+_MeanLoss = Callable[[Array], float]  # receives scores
 _LARGEST_STEP = 4.0  # of an item's score; the quadratic approximation is poor beyond it
 _HALVINGS = 5  # of a step that does not lower the loss: down to 3 % of it
 # Types in scikit-learn's regressors that skops does not trust by default: trees, and the check of
@@ -149,14 +150,17 @@ class RegressorRanker(PairRanker):
         self, queries: Queries, weights: Array, *, previous: Any = None
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.Ranker`."""
-        self._check_parameters()
+        require_count(self.n_estimators, "n_estimators")
+        require_count(self.n_iter_no_change, "n_iter_no_change")
+        require_number(self.learning_rate, "learning_rate", positive=True, most=1.0)
+        require_number(self.tol, "tol", most=1.0)
         weight_parameter = weight_name(self.estimator)
         require_trainable(queries)
         remember_queries(self, queries)
         X = _training_features(self.estimator, queries)
         loss = as_loss(self.loss)
         objective = Objective(queries, loss, lambda *_: weights)
-        mean_loss = _MeanLoss(loss, queries, weights)
+        mean_loss = _mean_loss(loss, queries, weights)
         self._seed = _draw_seed(self.estimator, getattr(previous, "_seed", None))
         rng = np.random.RandomState(self._seed)
         scores = np.zeros(queries.n_items)
@@ -180,7 +184,7 @@ class RegressorRanker(PairRanker):
             n_small = n_small + 1 if curve[-1] - value < self.tol * curve[-1] else 0
             curve.append(value)
         self.model_ = AdditiveModel(estimators, np.array(sizes))
-        self.loss_curve_ = curve if mean_loss.known else []
+        self.loss_curve_ = [] if np.isnan(curve[0]) else curve
         return self
 
     def _scores(self, features: Any) -> Array:
@@ -226,12 +230,6 @@ class RegressorRanker(PairRanker):
         self.loss_curve_ = state.array("loss_curve").tolist()
         self._seed = state.count("seed")
 
-    def _check_parameters(self) -> None:
-        require_count(self.n_estimators, "n_estimators")
-        require_count(self.n_iter_no_change, "n_iter_no_change")
-        require_number(self.learning_rate, "learning_rate", positive=True, most=1.0)
-        require_number(self.tol, "tol", most=1.0)
-
 
 def _unknown_types(skops: Any, data: bytes) -> list[str]:
     """Return the types in a file that neither skops nor pairity trusts."""
@@ -266,26 +264,13 @@ def _read_skops(data: bytes) -> dict[str, Any]:
     return content
 
 
-class _MeanLoss:
-    """The loss as a mean over pair weights; NaN if the loss has no value."""
-
-    def __init__(self, loss: Loss, queries: Queries, weights: Array) -> None:
-        self.value: Any = getattr(loss, "value", None)
-        self.queries, self.weights = queries, weights
-        self.total = total_weight(queries, weights)
-        if not self.total > 0.0:
-            raise InputError(NO_WEIGHT)
-
-    @property
-    def known(self) -> bool:
-        """Whether the loss has a value."""
-        return self.value is not None
-
-    def __call__(self, scores: Array) -> float:
-        """Return the mean loss at these scores."""
-        if not self.known:
-            return float("nan")
-        return float(self.value(self.queries, scores, self.weights)) / self.total
+def _mean_loss(loss: Loss, queries: Queries, weights: Array) -> _MeanLoss:
+    """Return the mean loss over pair weights as a function of scores; NaN if it has no value."""
+    value: Any = getattr(loss, "value", lambda *_: np.nan)
+    total = total_weight(queries, weights)
+    if not total > 0.0:
+        raise InputError(NO_WEIGHT)
+    return lambda scores: float(value(queries, scores, weights)) / total
 
 
 def _least_squares(gradient: Array, hessian: Array) -> tuple[Array, Array]:
@@ -310,7 +295,7 @@ def _line_search(
             f"The regressor predicted NaN or infinity for {n_bad} of {len(direction)} items. Scale "
             "the features, or regularise it more."
         )
-    if not mean_loss.known:
+    if np.isnan(current):  # the loss has no value
         return size, current
     for _ in range(_HALVINGS + 1):
         value = mean_loss(scores + size * direction)
