@@ -20,7 +20,6 @@ from pairity.data.parquet_features import LITTLE_MEMORY, ParquetFeatures, is_lac
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, NoMemoryError
 from pairity.rankers._engines import EngineRanker
-from pairity.rankers._estimators import remember_queries, require_trainable
 from pairity.rankers._evaluation_sets import SET_PARAMETERS, read_evaluation_sets
 from pairity.rankers._objective import Follow
 
@@ -109,8 +108,7 @@ class BoosterRanker(EngineRanker):
                 )
             train_on_workers(queries, self, follow, fit_params)
             return self
-        require_trainable(queries)
-        remember_queries(self, queries)
+        self._begin_fit(queries)
         with _memory_advice(self.engine[0], isinstance(queries.X, ParquetFeatures)):
             self._train(queries, follow, measured_on, fit_params)
         return self

@@ -9,6 +9,7 @@ import warnings
 import zipfile
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from inspect import signature
@@ -30,6 +31,8 @@ from pairity.data.sources import is_dask, is_queries, open_queries, queries_type
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.cells import mean_auc
 from pairity.pairs.losses import LOSSES
+
+_LOSS_CLASSES = {kind.__name__: kind for kind in LOSSES.values()}
 
 
 def remember_queries(estimator: Any, queries: Any, ready: bool = True) -> None:
@@ -149,12 +152,6 @@ def restore_features(estimator: Any, entry: Entry) -> None:
         estimator.feature_names_in_ = np.array(names, dtype=object)
 
 
-def require_trainable(queries: Queries) -> None:
-    """Refuse queries without features or without preference pairs."""
-    require_features(queries)
-    require_preferences(queries)
-
-
 def require_spreads(ranker: Any) -> None:
     """Refuse a ranker that does not train on Dask collections."""
     if not getattr(ranker, "spreads", False):
@@ -245,6 +242,12 @@ class PairRanker(RankingEstimator):
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.Ranker`."""
 
+    def _begin_fit(self, queries: Any) -> None:
+        """Refuse queries without features or preference pairs, and remember the features."""
+        require_features(queries)
+        require_preferences(queries)
+        remember_queries(self, queries)
+
     def fit(
         self,
         X: Any,
@@ -331,11 +334,11 @@ class PairRanker(RankingEstimator):
 
     def _encode_settings(self) -> dict[str, Any]:
         params = self.get_params(deep=False)
-        return {name: encode(value, _known_losses()) for name, value in params.items()}
+        return {name: encode(value, _LOSS_CLASSES) for name, value in params.items()}
 
     @classmethod
     def _decode_settings(cls, entry: Entry) -> dict[str, Any]:
-        return entry.settings(tuple(signature(cls).parameters), _known_losses())
+        return entry.settings(tuple(signature(cls).parameters), _LOSS_CLASSES)
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
         """Return the fitted state for the manifest, and the engine's own file."""
@@ -344,10 +347,6 @@ class PairRanker(RankingEstimator):
     def _from_native(self, state: Entry, data: bytes) -> None:
         """Set the state and the model that `_to_native` returned."""
         raise NotImplementedError
-
-
-def _known_losses() -> dict[str, type]:
-    return {kind.__name__: kind for kind in LOSSES.values()}
 
 
 def _versions(libraries: tuple[str, ...]) -> dict[str, str]:
@@ -360,8 +359,6 @@ def _versions(libraries: tuple[str, ...]) -> dict[str, str]:
 
 def _version(name: str) -> str:
     for distribution in (name, f"{name}-cpu"):  # xgboost-cpu also installs xgboost
-        try:
+        with suppress(metadata.PackageNotFoundError):
             return metadata.version(distribution)
-        except metadata.PackageNotFoundError:
-            continue
     return "unknown"

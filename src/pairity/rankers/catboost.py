@@ -18,7 +18,6 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.enumeration import iter_weighted_pairs, n_weighted_pairs
 from pairity.rankers._engines import EngineRanker, as_engine_matrix
-from pairity.rankers._estimators import remember_queries, require_trainable
 from pairity.rankers._evaluation_sets import SET_PARAMETERS, read_evaluation_sets
 
 _DATA_PARAMETERS = ("cat_features", "text_features", "embedding_features")
@@ -100,8 +99,7 @@ class CatBoostPairRanker(EngineRanker):
         early stopping, output, callbacks, and ``eval_set``: a Pool or (X, y), or a list of them,
         (X, y) with ``eval_qid``. All pairs of an evaluation set have weight 1.
         """
-        require_trainable(queries)
-        remember_queries(self, queries)
+        self._begin_fit(queries)
         model = _prepare(self._checked_estimator(fit_params), fit_params)
         pools = _pools(self._library(), queries, weights, model, fit_params)
         pools.train.set_pairs_weight(_weights(queries, weights, pools.train.num_pairs()))

@@ -23,12 +23,7 @@ from pairity.exceptions import InputError, ModelFileError, TrainingError
 from pairity.pairs.cells import total_weight
 from pairity.pairs.losses import Loss, as_loss
 from pairity.rankers._engines import import_engine, unreadable
-from pairity.rankers._estimators import (
-    PairRanker,
-    remember_queries,
-    require_stored_size,
-    require_trainable,
-)
+from pairity.rankers._estimators import PairRanker, require_stored_size
 from pairity.rankers._objective import NO_WEIGHT, Objective
 
 _MeanLoss = Callable[[Array], float]  # receives scores
@@ -155,8 +150,7 @@ class RegressorRanker(PairRanker):
         require_number(self.learning_rate, "learning_rate", positive=True, most=1.0)
         require_number(self.tol, "tol", most=1.0)
         weight_parameter = weight_name(self.estimator)
-        require_trainable(queries)
-        remember_queries(self, queries)
+        self._begin_fit(queries)
         X = _training_features(self.estimator, queries)
         loss = as_loss(self.loss)
         objective = Objective(queries, loss, lambda *_: weights)

@@ -18,7 +18,7 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.losses import as_loss
 from pairity.rankers._engines import import_engine, unreadable
-from pairity.rankers._estimators import PairRanker, require_trainable
+from pairity.rankers._estimators import PairRanker
 from pairity.rankers._torch_training import (
     Trainer,
     Weighted,
@@ -161,7 +161,7 @@ class TorchRanker(PairRanker):
         """Train on weighted pairs; see `pairity.rankers.Ranker`."""
         torch = import_engine("torch", "TorchRanker")
         self._check_parameters(torch)
-        require_trainable(queries)
+        self._begin_fit(queries)
         device, seed = find_device(torch, self.device), self._draw_seed(previous)
         train, held = queries.by_query()[0], None
         if self.validation is not None:
@@ -182,7 +182,6 @@ class TorchRanker(PairRanker):
         self.validation_curve_ = trainer.validation_curve
         self.n_epochs_ = trainer.n_epochs
         self.best_epoch_ = trainer.best_epoch
-        self.n_features_in_ = int(queries.X.shape[1])
         self._seed = seed
         return self
 
