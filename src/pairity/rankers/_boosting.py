@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -59,7 +58,7 @@ class BoosterRanker(EngineRanker):
         `fit_params` are those of the engine's own `fit`, such as its evaluation sets: (X, y) with
         ``eval_qid`` or ``eval_group``.
         """
-        return self._prepare_and_train(queries, partial(_constant, weights), None, fit_params)
+        return self._prepare_and_train(queries, lambda *_: weights, None, fit_params)
 
     def fit_following(
         self,
@@ -125,9 +124,11 @@ class BoosterRanker(EngineRanker):
 
     def _encode_evaluations(self) -> dict[str, Any]:
         """Return the part of a saved state that all boosters have."""
+        # Engines store evaluation results in ordered dicts.
+        results = {name: dict(metrics) for name, metrics in self.evals_result_.items()}
         return {
             "best_iteration": int(self.best_iteration_),
-            "evals_result": encode(_plain_dict(self.evals_result_), {}),
+            "evals_result": encode(results, {}),
         }
 
     def _read_state(self, state: Entry) -> None:
@@ -135,18 +136,6 @@ class BoosterRanker(EngineRanker):
         self.evals_result_: dict[str, Any] = state.setting("evals_result")
         if not isinstance(self.evals_result_, dict):
             raise state.refuse("evals_result", show(self.evals_result_))
-
-
-def _constant(weights: Array, *_: Any) -> Array:
-    """Follow: the same weights for every tree."""
-    return weights
-
-
-def _plain_dict(results: Any) -> Any:
-    """Convert evaluation results, which engines store in ordered dicts, to dicts."""
-    if isinstance(results, dict):
-        return {name: _plain_dict(result) for name, result in results.items()}
-    return results
 
 
 @contextmanager
@@ -219,8 +208,8 @@ def bin_once(
     settings : everything that the data depend on, compared with ==
     fit_params : dict, with the evaluation sets
     make : callable
-        Receives queries with contiguous rows, and the training data or None; returns an engine's
-        data.
+        Receives queries with rows in the order of the query numbers, and the training data or
+        None; returns an engine's data.
     """
     sets = {name: fit_params.get(name) for name in SET_PARAMETERS}
     key = settings, [id(value) for value in sets.values()]
@@ -236,9 +225,3 @@ def bin_once(
     if size > 1 and sum_over_peers(queries.has_cached(engine, key)) < size:
         queries.forget(engine)  # peers find bins jointly, so all of them must build
     return queries.cached(engine, key, build)
-
-
-def query_sizes(queries: Queries) -> NDArray[np.int64]:
-    """Return the number of rows of each query, in the order of the rows."""
-    starts = np.flatnonzero(np.r_[True, queries.query[1:] != queries.query[:-1], True])
-    return np.diff(starts)

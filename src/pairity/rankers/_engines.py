@@ -14,11 +14,6 @@ from pairity.exceptions import InputError, ModelFileError
 from pairity.rankers._estimators import PairRanker
 
 
-def import_engine(library: str, user: str, *, extra: str | None = None) -> Any:
-    """Import an engine's library, or raise an error that says how to install it."""
-    return import_extra(library, user, extra or library.partition(".")[0])
-
-
 def unreadable(name: str, error: object) -> ModelFileError:
     """Return the error about an engine's file that the engine cannot read."""
     return ModelFileError(
@@ -37,7 +32,7 @@ class EngineRanker(PairRanker):
 
     @classmethod
     def _library(cls) -> Any:
-        return import_engine(cls.engine[0], cls.__name__)
+        return import_extra(cls.engine[0], cls.__name__, cls.engine[0])
 
     @classmethod
     def _engine_class(cls) -> Any:
@@ -95,20 +90,16 @@ class EngineRanker(PairRanker):
         if own.read("class", str) != cls.engine[1]:
             raise own.refuse("class", f"{show(stored['class'])} where {cls.engine[1]} is needed")
         params = own.entry("params")
-        without = Entry({**entry.values, "estimator": None}, entry.place)
-        settings = super()._decode_settings(without)
-        settings["estimator"] = cls._make_estimator(
-            params.settings(tuple(params.values), {}), own.place
-        )
-        return settings
+        settings = super()._decode_settings(Entry({**entry.values, "estimator": None}, entry.place))
+        made = cls._make_estimator(params.settings(tuple(params.values), {}), own.place)
+        return {**settings, "estimator": made}
 
     @classmethod
     def _make_estimator(cls, params: dict[str, Any], place: Place) -> Any:
         return build(cls._engine_class(), params, place)
 
-    def _engine_params(self) -> dict[str, Any]:
-        params: dict[str, Any] = self.estimator.get_params()
-        return params
+    def _engine_params(self) -> Any:
+        return self.estimator.get_params()
 
 
 def as_engine_matrix(X: Any) -> Any:

@@ -25,7 +25,6 @@ from pairity.rankers._boosting import (
     Binned,
     BoosterRanker,
     bin_once,
-    query_sizes,
     refuse_unused,
     require_objective,
 )
@@ -123,7 +122,8 @@ class LightGBMRanker(BoosterRanker):
     ) -> None:
         lgb, peers = self._library(), current_peers()
         params, n_trees, loss = _parameters(self._checked_estimator(fit_params), self.loss)
-        params.update(_metrics(params, fit_params))
+        requested = _listed(fit_params.get("eval_metric"))
+        params.update(_metrics(params, requested, fit_params))
         self._n_threads = params["num_threads"]
         params["num_threads"] = params["num_threads"] or peers.n_threads
         binned = _binned(lgb, queries, params, fit_params)
@@ -146,7 +146,7 @@ class LightGBMRanker(BoosterRanker):
                 num_boost_round=n_trees,
                 valid_sets=binned.evaluation,
                 valid_names=_names(fit_params.get("eval_names"), len(binned.evaluation)),
-                feval=_feval(fit_params.get("eval_metric")),
+                feval=[_as_feval(metric) for metric in requested if callable(metric)] or None,
                 callbacks=callbacks,
             )
         if peers.network:
@@ -179,11 +179,12 @@ def _parameters(estimator: Any, loss: Any) -> tuple[dict[str, Any], int, Loss]:
     if params.pop("class_weight", None) is not None:
         raise InputError("class_weight has no effect, because a ranker has no classes. Remove it.")
     params.pop("importance_type", None)
-    params["num_threads"] = _n_threads(_take(params, _THREADS, 0))
+    n_jobs = _take(params, _THREADS, 0)  # 0 leaves the choice to OpenMP, -1 means all cores
+    params["num_threads"] = effective_n_jobs(n_jobs) if n_jobs < 0 else int(n_jobs)
     params["verbosity"] = _take(params, ("verbose", "verbosity"), -1)
-    seed = _seed(_take(params, _SEED))
-    if seed is not None:
-        params["seed"] = seed
+    random_state = _take(params, _SEED)
+    if random_state is not None:
+        params["seed"] = _seed(random_state)
     n_trees = int(_take(params, _N_TREES))
     return params, n_trees, _loss(params, loss)
 
@@ -205,12 +206,7 @@ def _loss(params: dict[str, Any], loss: Any) -> Loss:
     return chosen
 
 
-def _n_threads(n_jobs: Any) -> int:
-    """Return LightGBM's number of threads: 0 leaves the choice to OpenMP, -1 means all cores."""
-    return effective_n_jobs(n_jobs) if n_jobs < 0 else int(n_jobs)
-
-
-def _seed(random_state: Any) -> int | None:
+def _seed(random_state: Any) -> int:
     limit = np.iinfo(np.int32).max
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(limit))
@@ -218,19 +214,19 @@ def _seed(random_state: Any) -> int | None:
         return int(random_state.integers(limit))
     if isinstance(random_state, Integral):
         return int(random_state)
-    if random_state is None:
-        return None
     raise InputError(
         f"random_state must be an integer, a NumPy RandomState or None (got {show(random_state)})."
     )
 
 
-def _metrics(params: dict[str, Any], fit_params: dict[str, Any]) -> dict[str, Any]:
+def _metrics(
+    params: dict[str, Any], requested: list[Any], fit_params: dict[str, Any]
+) -> dict[str, Any]:
     """Return the metrics on the evaluation sets: the requested ones and the parameters' own."""
     own = _take(params, _METRIC, "ndcg")
     own = own.split(",") if isinstance(own, str) else [*own]
     own = [name for name in own if str(name).lower() not in _NO_METRIC]
-    named = [metric for metric in _listed(fit_params.get("eval_metric")) if not callable(metric)]
+    named = [metric for metric in requested if not callable(metric)]
     metrics = [*named, *(name for name in own if name not in named)]
     has_sets = fit_params.get("eval_set") is not None
     chosen: dict[str, Any] = {"metric": metrics if metrics and has_sets else "None"}
@@ -267,7 +263,7 @@ def _binned(
             options.setdefault("feature_name", list(source.names))
             build = partial(as_dataset, lgb)
         data = build(
-            source, ordered.y, group=query_sizes(ordered), reference=reference,
+            source, ordered.y, group=np.bincount(ordered.query), reference=reference,
             params=params, **options,
         )  # fmt: skip
         # In a cluster the booster must connect the peers first, and then constructs the data.
@@ -284,13 +280,8 @@ def _tracked_scores(queries: Queries, n_threads: int) -> TrackedScores:
     return TrackedScores(queries, _readable, lambda booster: booster.current_iteration(), predict)
 
 
-def _feval(eval_metric: Any) -> list[Callable[[Any, Any], Any]] | None:
-    """Convert metrics (y_true, y_pred[, weight[, group]]) to the form that LightGBM calls."""
-    functions = [_as_feval(metric) for metric in _listed(eval_metric) if callable(metric)]
-    return functions or None
-
-
 def _as_feval(metric: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+    """Convert a metric (y_true, y_pred[, weight[, group]]) to the form that LightGBM calls."""
     n_arguments = len(inspect.signature(metric).parameters)
 
     def call(scores: Any, data: Any) -> Any:

@@ -15,6 +15,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import has_fit_parameter
 
+from pairity._utils.extras import import_extra
 from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
 from pairity._utils.validation import require_count, require_number, show
@@ -22,7 +23,7 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError, TrainingError
 from pairity.pairs.cells import total_weight
 from pairity.pairs.losses import Loss, as_loss
-from pairity.rankers._engines import import_engine, unreadable
+from pairity.rankers._engines import unreadable
 from pairity.rankers._estimators import PairRanker, require_stored_size
 from pairity.rankers._objective import NO_WEIGHT, Objective
 
@@ -195,7 +196,7 @@ class RegressorRanker(PairRanker):
         return ranker
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
-        skops = import_engine("skops.io", "A saved scikit-learn regressor")
+        skops = import_extra("skops.io", "A saved scikit-learn regressor", "skops")
         content = {"regressor": clone(self.estimator), "estimators": self.model_.estimators}
         try:
             data: bytes = skops.dumps(content)
@@ -232,7 +233,7 @@ def _unknown_types(skops: Any, data: bytes) -> list[str]:
 
 def _read_skops(data: bytes) -> dict[str, Any]:
     """Return the regressors of a saved ranker. Only scikit-learn's own types are loaded."""
-    skops = import_engine("skops.io", "A saved scikit-learn regressor")
+    skops = import_extra("skops.io", "A saved scikit-learn regressor", "skops")
     try:
         require_stored_size(data)
         unknown = _unknown_types(skops, data)

@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils import check_random_state
 
+from pairity._utils.extras import import_extra
 from pairity._utils.json_codec import Entry, to_plain
 from pairity._utils.typing import Array
 from pairity._utils.validation import require_count, require_number, show
@@ -17,7 +18,7 @@ from pairity.data.features import Features
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.losses import as_loss
-from pairity.rankers._engines import import_engine, unreadable
+from pairity.rankers._engines import unreadable
 from pairity.rankers._estimators import PairRanker
 from pairity.rankers._torch_training import (
     Trainer,
@@ -159,7 +160,7 @@ class TorchRanker(PairRanker):
         self, queries: Queries, weights: Array, *, previous: Any = None
     ) -> Self:
         """Train on weighted pairs; see `pairity.rankers.Ranker`."""
-        torch = import_engine("torch", "TorchRanker")
+        torch = import_extra("torch", "TorchRanker", "torch")
         self._check_parameters(torch)
         self._begin_fit(queries)
         device, seed = find_device(torch, self.device), self._draw_seed(previous)
@@ -186,7 +187,7 @@ class TorchRanker(PairRanker):
         return self
 
     def _scores(self, features: Any) -> Array:
-        torch = import_engine("torch", "TorchRanker")
+        torch = import_extra("torch", "TorchRanker", "torch")
         return predict(torch, self.model_, features, torch.device("cpu"))
 
     def _encode_settings(self) -> dict[str, Any]:
@@ -198,7 +199,7 @@ class TorchRanker(PairRanker):
     @classmethod
     def from_settings(cls, entry: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
         """Return the ranker, not fitted, around the caller's module."""
-        torch = import_engine("torch", "TorchRanker")
+        torch = import_extra("torch", "TorchRanker", "torch")
         if module is None or isinstance(module, type) or not isinstance(module, torch.nn.Module):
             stored = entry.setting("estimator")
             passed = "" if module is None else f" module is {show(module)}."
@@ -212,8 +213,8 @@ class TorchRanker(PairRanker):
         return ranker
 
     def _to_native(self) -> tuple[dict[str, Any], bytes]:
-        torch = import_engine("torch", "TorchRanker")
-        tensors = import_engine("safetensors.torch", "A saved PyTorch module", extra="torch")
+        torch = import_extra("torch", "TorchRanker", "torch")
+        tensors = import_extra("safetensors.torch", "A saved PyTorch module", "torch")
         parameters = self.model_.state_dict()
         for name, tensor in parameters.items():
             if not isinstance(tensor, torch.Tensor):
@@ -237,8 +238,8 @@ class TorchRanker(PairRanker):
         return state, data
 
     def _from_native(self, state: Entry, data: bytes) -> None:
-        torch = import_engine("torch", "TorchRanker")
-        tensors = import_engine("safetensors.torch", "A saved PyTorch module", extra="torch")
+        torch = import_extra("torch", "TorchRanker", "torch")
+        tensors = import_extra("safetensors.torch", "A saved PyTorch module", "torch")
         try:
             parameters = tensors.load(data)
         except Exception as error:

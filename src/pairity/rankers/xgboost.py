@@ -22,7 +22,6 @@ from pairity.rankers._boosting import (
     Binned,
     BoosterRanker,
     bin_once,
-    query_sizes,
     refuse_unused,
     require_objective,
 )
@@ -130,8 +129,10 @@ class XGBoostRanker(BoosterRanker):
     ) -> None:
         xgb, estimator = self._library(), self._checked_estimator(fit_params)
         params, loss = _parameters(estimator, self.loss)
-        self._reading = _reading(estimator)
-        binned = _binned(xgb, queries, estimator, params, fit_params)
+        self._reading = {
+            name: getattr(estimator, "n_jobs" if name == "nthread" else name) for name in _READING
+        }
+        binned = self._binned(queries, estimator, params, fit_params)
         n_trees = estimator.get_num_boosting_rounds()
         callbacks, tracked = [*(estimator.callbacks or ())], None
         if measured_on is not None:
@@ -162,6 +163,41 @@ class XGBoostRanker(BoosterRanker):
                 callbacks=callbacks,
             )
         self._keep_best(booster)
+
+    def _binned(self, queries: Queries, estimator: Any, params: Any, fit_params: Any) -> Binned:
+        xgb, options = self._library(), dict(self._reading)
+        histogram = (
+            params.get("tree_method", "auto") in ("auto", "hist")
+            and params.get("booster", "gbtree") != "gblinear"
+        )
+        if histogram:
+            options["max_bin"] = params.get("max_bin")
+        weights = estimator.feature_weights
+        weights = None if weights is None else np.asarray(weights, dtype=np.float32)
+
+        def make(ordered: Queries, reference: Any) -> Any:
+            source = as_engine_matrix(ordered.X)
+            labels = {"label": ordered.y, "group": np.bincount(ordered.query)}
+            if isinstance(source, ParquetFeatures):
+                if not histogram:
+                    raise InputError(
+                        "XGBoost trains on features in files only with histograms. Use "
+                        "booster='gbtree' and tree_method='hist'."
+                    )
+                data = as_quantiles(xgb, source, reference, **options)
+                data.set_info(**labels)
+            elif histogram:
+                data = xgb.QuantileDMatrix(source, ref=reference, **labels, **options)
+            else:
+                data = xgb.DMatrix(source, **labels, **options)
+            if weights is not None:
+                data.set_info(feature_weights=weights)
+            return data
+
+        # "approx" stores the bins of its first gradients in the data, which then suit one fit only.
+        once = object() if params.get("tree_method") == "approx" else None
+        settings = repr(options), None if weights is None else weights.tolist(), histogram, once
+        return bin_once("xgboost", queries, settings, fit_params, make)
 
     def _keep_best(self, booster: Any) -> None:
         """Set ``model_`` to the trees up to the best iteration."""
@@ -225,56 +261,6 @@ def _lambdarank(params: dict[str, Any]) -> LambdaRank:
         normalise=normalise,
         gains=None if exponential else _LINEAR_GAINS,
     )
-
-
-def _reading(estimator: Any) -> dict[str, Any]:
-    """Return the estimator's options for reading tables."""
-    values = (
-        estimator.missing, estimator.feature_types, estimator.enable_categorical, estimator.n_jobs,
-    )  # fmt: skip
-    return dict(zip(_READING, values, strict=True))
-
-
-def _binned(
-    xgb: Any,
-    queries: Queries,
-    estimator: Any,
-    params: dict[str, Any],
-    fit_params: dict[str, Any],
-) -> Binned:
-    options = _reading(estimator)
-    histogram = (
-        params.get("tree_method", "auto") in ("auto", "hist")
-        and params.get("booster", "gbtree") != "gblinear"
-    )
-    if histogram:
-        options["max_bin"] = params.get("max_bin")
-    weights = estimator.feature_weights
-    weights = None if weights is None else np.asarray(weights, dtype=np.float32)
-
-    def make(ordered: Queries, reference: Any) -> Any:
-        source = as_engine_matrix(ordered.X)
-        labels = {"label": ordered.y, "group": query_sizes(ordered)}
-        if isinstance(source, ParquetFeatures):
-            if not histogram:
-                raise InputError(
-                    "XGBoost trains on features in files only with histograms. Use "
-                    "booster='gbtree' and tree_method='hist'."
-                )
-            data = as_quantiles(xgb, source, reference, **options)
-            data.set_info(**labels)
-        elif histogram:
-            data = xgb.QuantileDMatrix(source, ref=reference, **labels, **options)
-        else:
-            data = xgb.DMatrix(source, **labels, **options)
-        if weights is not None:
-            data.set_info(feature_weights=weights)
-        return data
-
-    # "approx" stores the bins of its first gradients in the data, which then suit one fit only.
-    once = object() if params.get("tree_method") == "approx" else None
-    settings = repr(options), None if weights is None else weights.tolist(), histogram, once
-    return bin_once("xgboost", queries, settings, fit_params, make)
 
 
 def _tracked_scores(xgb: Any, queries: Queries, reading: dict[str, Any]) -> TrackedScores:
