@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -18,6 +18,7 @@ from pairity._utils.validation import show
 from pairity.data.parquet_features import LITTLE_MEMORY, ParquetFeatures, is_lack_of_memory
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, NoMemoryError
+from pairity.pairs.losses import Loss
 from pairity.rankers._engines import EngineRanker
 from pairity.rankers._evaluation_sets import SET_PARAMETERS, read_evaluation_sets
 from pairity.rankers._objective import Follow
@@ -122,6 +123,64 @@ class BoosterRanker(EngineRanker):
     def _boosting(self) -> str:
         """Return the engine's name for its kind of boosting."""
 
+    def _require_objective(self, objective: Any, *known: str) -> None:
+        """Refuse an objective that pair weights cannot reach."""
+        adapter, kind = type(self).__name__, self.engine[1]
+        instead = f'choose the loss of a pair with {adapter}({kind}(...), loss="logistic")'
+        if callable(objective):
+            raise InputError(
+                f"The {kind} has a custom objective, but pairity trains it through the objective. "
+                f"Remove it, and {instead}."
+            )
+        if objective not in known:
+            raise InputError(
+                f"{kind}(objective={objective!r}) has no weights for pairs. Use "
+                f"{' or '.join(map(repr, known))}, or {instead}."
+            )
+
+    def _refuse_unused(self, params: dict[str, Any], names: Iterable[str], loss: Loss) -> None:
+        """Refuse parameters of an engine's own objective that would have no effect."""
+        engine = type(self).__name__.removesuffix("Ranker")
+        for name in names:
+            if name in params:
+                raise InputError(
+                    f"{name}={params[name]!r} is a setting of {engine}'s own objective, "
+                    f"which pairity replaces by {loss!r}, and that has no such setting. Remove it."
+                )
+
+    def _bin_once(
+        self,
+        queries: Queries,
+        settings: Any,
+        fit_params: dict[str, Any],
+        make: Callable[[Queries, Any], Any],
+    ) -> Binned:
+        """Return the binned data of these queries, built once and cached with them.
+
+        Parameters
+        ----------
+        queries : Queries
+        settings : everything that the data depend on, compared with ==
+        fit_params : dict, with the evaluation sets
+        make : callable
+            Receives queries with rows in the order of the query numbers, and the training data or
+            None; returns an engine's data.
+        """
+        engine, sets = self.engine[0], {name: fit_params.get(name) for name in SET_PARAMETERS}
+        key = settings, [id(value) for value in sets.values()]
+
+        def build() -> Binned:
+            evaluation = read_evaluation_sets(**sets, train=queries)
+            ordered, rows = queries.by_query()
+            data = make(ordered, None)
+            evaluation_data = [make(held_out, data) for held_out in evaluation]
+            return Binned(data, evaluation_data, ordered.between(0, ordered.n_queries), rows, sets)
+
+        size = current_peers().size
+        if size > 1 and sum_over_peers(queries.has_cached(engine, key)) < size:
+            queries.forget(engine)  # peers find bins jointly, so all of them must build
+        return queries.cached(engine, key, build)
+
     def _encode_evaluations(self) -> dict[str, Any]:
         """Return the part of a saved state that all boosters have."""
         # Engines store evaluation results in ordered dicts.
@@ -156,31 +215,6 @@ def _memory_advice(library: str, in_files: bool) -> Iterator[None]:
         ) from error
 
 
-def require_objective(objective: Any, known: Sequence[Any], adapter: str, kind: str) -> None:
-    """Refuse an objective that pair weights cannot reach."""
-    instead = f'choose the loss of a pair with {adapter}({kind}(...), loss="logistic")'
-    if callable(objective):
-        raise InputError(
-            f"The {kind} has a custom objective, but pairity trains it through the objective. "
-            f"Remove it, and {instead}."
-        )
-    if objective not in known:
-        names = " or ".join(repr(name) for name in known)
-        raise InputError(
-            f"{kind}(objective={objective!r}) has no weights for pairs. Use {names}, or {instead}."
-        )
-
-
-def refuse_unused(params: dict[str, Any], names: Sequence[str], loss: Any, engine: str) -> None:
-    """Refuse parameters of an engine's own objective that would have no effect."""
-    for name in names:
-        if name in params:
-            raise InputError(
-                f"{name}={params[name]!r} is a setting of {engine}'s own objective, which pairity "
-                f"replaces by {loss!r}, and that has no such setting. Remove it."
-            )
-
-
 @dataclass(frozen=True, eq=False)
 class Binned:
     """An engine's data, with the queries in its order of rows."""
@@ -190,38 +224,3 @@ class Binned:
     queries: Queries
     rows: NDArray[np.int64]
     keys: Any  # keeps alive the objects whose ids are in the key of the cache
-
-
-def bin_once(
-    engine: str,
-    queries: Queries,
-    settings: Any,
-    fit_params: dict[str, Any],
-    make: Callable[[Queries, Any], Any],
-) -> Binned:
-    """Return the binned data of these queries, built once and cached with them.
-
-    Parameters
-    ----------
-    engine : str
-    queries : Queries
-    settings : everything that the data depend on, compared with ==
-    fit_params : dict, with the evaluation sets
-    make : callable
-        Receives queries with rows in the order of the query numbers, and the training data or
-        None; returns an engine's data.
-    """
-    sets = {name: fit_params.get(name) for name in SET_PARAMETERS}
-    key = settings, [id(value) for value in sets.values()]
-
-    def build() -> Binned:
-        evaluation = read_evaluation_sets(**sets, train=queries)
-        ordered, rows = queries.by_query()
-        data = make(ordered, None)
-        evaluation_data = [make(held_out, data) for held_out in evaluation]
-        return Binned(data, evaluation_data, ordered.between(0, ordered.n_queries), rows, sets)
-
-    size = current_peers().size
-    if size > 1 and sum_over_peers(queries.has_cached(engine, key)) < size:
-        queries.forget(engine)  # peers find bins jointly, so all of them must build
-    return queries.cached(engine, key, build)

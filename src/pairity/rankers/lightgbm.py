@@ -21,13 +21,7 @@ from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.losses import LambdaRank, Loss, as_loss
-from pairity.rankers._boosting import (
-    Binned,
-    BoosterRanker,
-    bin_once,
-    refuse_unused,
-    require_objective,
-)
+from pairity.rankers._boosting import Binned, BoosterRanker
 from pairity.rankers._engines import as_engine_matrix
 from pairity.rankers._evaluation_sets import SET_PARAMETERS
 from pairity.rankers._objective import Follow, Objective, TrackedScores
@@ -121,12 +115,12 @@ class LightGBMRanker(BoosterRanker):
         self, queries: Queries, follow: Follow, measured_on: Queries | None, fit_params: Any
     ) -> None:
         lgb, peers = self._library(), current_peers()
-        params, n_trees, loss = _parameters(self._checked_estimator(fit_params), self.loss)
+        params, n_trees, loss = self._parameters(self._checked_estimator(fit_params))
         requested = _listed(fit_params.get("eval_metric"))
         params.update(_metrics(params, requested, fit_params))
         self._n_threads = params["num_threads"]
         params["num_threads"] = params["num_threads"] or peers.n_threads
-        binned = _binned(lgb, queries, params, fit_params)
+        binned = self._binned(queries, params, fit_params)
         callbacks, tracked = [*(fit_params.get("callbacks") or ())], None
         if measured_on is not None:
             tracked = _tracked_scores(measured_on, params["num_threads"])
@@ -153,6 +147,51 @@ class LightGBMRanker(BoosterRanker):
             self.model_.free_network()
         self.best_iteration_ = max(self.model_.best_iteration, 0)
 
+    def _parameters(self, estimator: Any) -> tuple[dict[str, Any], int, Loss]:
+        """Return the parameters of LightGBM's training call, the number of trees and the loss."""
+        params = _set_params(estimator)
+        self._require_objective(_take(params, _OBJECTIVE, "lambdarank"), "lambdarank")
+        params["boosting"] = _take(params, _BOOSTING, "gbdt")
+        if params["boosting"] in ("rf", "random_forest"):
+            raise InputError(
+                "LightGBM grows random forests (boosting='rf') only with its own objectives, and "
+                "these have no pair weights. Use boosting_type='gbdt', 'dart' or 'goss'."
+            )
+        if params.pop("class_weight", None) is not None:
+            raise InputError(
+                "class_weight has no effect, because a ranker has no classes. Remove it."
+            )
+        params.pop("importance_type", None)
+        n_jobs = _take(params, _THREADS, 0)  # 0 leaves the choice to OpenMP, -1 means all cores
+        params["num_threads"] = effective_n_jobs(n_jobs) if n_jobs < 0 else int(n_jobs)
+        params["verbosity"] = _take(params, ("verbose", "verbosity"), -1)
+        random_state = _take(params, _SEED)
+        if random_state is not None:
+            params["seed"] = _seed(random_state)
+        n_trees = int(_take(params, _N_TREES))
+        loss = _loss(params, self.loss)
+        self._refuse_unused(params, (*_LAMBDARANK, _POSITION_BIAS), loss)
+        return params, n_trees, loss
+
+    def _binned(self, queries: Queries, params: Any, fit_params: Any) -> Binned:
+        lgb, names = self._library(), ("categorical_feature", "feature_name")
+        options = {name: fit_params[name] for name in names if name in fit_params}
+
+        def make(ordered: Queries, reference: Any) -> Any:
+            source, build = _readable(ordered.X), lgb.Dataset
+            if isinstance(source, ParquetFeatures):
+                options.setdefault("feature_name", list(source.names))
+                build = partial(as_dataset, lgb)
+            data = build(
+                source, ordered.y, group=np.bincount(ordered.query), reference=reference,
+                params=params, **options,
+            )  # fmt: skip
+            # In a cluster the booster must connect the peers first, and then constructs the data.
+            return data if current_peers().network else data.construct()
+
+        settings = repr(sorted(params.items())), repr(options)
+        return self._bin_once(queries, settings, fit_params, make)
+
 
 def _set_params(estimator: Any) -> dict[str, Any]:
     """Return the parameters that an estimator sets."""
@@ -165,33 +204,8 @@ def _take(params: dict[str, Any], names: tuple[str, ...], default: Any = None) -
     return [default, *(params.pop(name) for name in names if name in params)][-1]
 
 
-def _parameters(estimator: Any, loss: Any) -> tuple[dict[str, Any], int, Loss]:
-    """Return the parameters of LightGBM's training call, the number of trees and the loss."""
-    params = _set_params(estimator)
-    objective = _take(params, _OBJECTIVE, "lambdarank")
-    require_objective(objective, ("lambdarank",), "LightGBMRanker", "LGBMRanker")
-    params["boosting"] = _take(params, _BOOSTING, "gbdt")
-    if params["boosting"] in ("rf", "random_forest"):
-        raise InputError(
-            "LightGBM grows random forests (boosting='rf') only with its own objectives, and these "
-            "have no pair weights. Use boosting_type='gbdt', 'dart' or 'goss'."
-        )
-    if params.pop("class_weight", None) is not None:
-        raise InputError("class_weight has no effect, because a ranker has no classes. Remove it.")
-    params.pop("importance_type", None)
-    n_jobs = _take(params, _THREADS, 0)  # 0 leaves the choice to OpenMP, -1 means all cores
-    params["num_threads"] = effective_n_jobs(n_jobs) if n_jobs < 0 else int(n_jobs)
-    params["verbosity"] = _take(params, ("verbose", "verbosity"), -1)
-    random_state = _take(params, _SEED)
-    if random_state is not None:
-        params["seed"] = _seed(random_state)
-    n_trees = int(_take(params, _N_TREES))
-    return params, n_trees, _loss(params, loss)
-
-
 def _loss(params: dict[str, Any], loss: Any) -> Loss:
     """Return the chosen loss, or LambdaRank with the settings in the parameters."""
-    chosen: Loss
     if loss is None or loss == "lambdarank":
         gains = params.get("label_gain")  # not removed: the metric reads it too
         if isinstance(gains, str):
@@ -199,11 +213,8 @@ def _loss(params: dict[str, Any], loss: Any) -> Loss:
         settings = {
             setting: params.pop(name) for name, setting in _LAMBDARANK.items() if name in params
         }
-        chosen = LambdaRank(gains=None if gains is None else tuple(gains), **settings)
-    else:
-        chosen = as_loss(loss)
-    refuse_unused(params, (*_LAMBDARANK, _POSITION_BIAS), chosen, "LightGBM")
-    return chosen
+        return LambdaRank(gains=None if gains is None else tuple(gains), **settings)
+    return as_loss(loss)
 
 
 def _seed(random_state: Any) -> int:
@@ -219,9 +230,7 @@ def _seed(random_state: Any) -> int:
     )
 
 
-def _metrics(
-    params: dict[str, Any], requested: list[Any], fit_params: dict[str, Any]
-) -> dict[str, Any]:
+def _metrics(params: Any, requested: list[Any], fit_params: Any) -> dict[str, Any]:
     """Return the metrics on the evaluation sets: the requested ones and the parameters' own."""
     own = _take(params, _METRIC, "ndcg")
     own = own.split(",") if isinstance(own, str) else [*own]
@@ -249,28 +258,6 @@ def _names(names: Any, n_sets: int) -> list[str] | None:
             f"eval_names has {len(listed)} names for {n_sets} sets. Pass one name per set."
         )
     return listed or None
-
-
-def _binned(
-    lgb: Any, queries: Queries, params: dict[str, Any], fit_params: dict[str, Any]
-) -> Binned:
-    names = ("categorical_feature", "feature_name")
-    options = {name: fit_params[name] for name in names if name in fit_params}
-
-    def make(ordered: Queries, reference: Any) -> Any:
-        source, build = _readable(ordered.X), lgb.Dataset
-        if isinstance(source, ParquetFeatures):
-            options.setdefault("feature_name", list(source.names))
-            build = partial(as_dataset, lgb)
-        data = build(
-            source, ordered.y, group=np.bincount(ordered.query), reference=reference,
-            params=params, **options,
-        )  # fmt: skip
-        # In a cluster the booster must connect the peers first, and then constructs the data.
-        return data if current_peers().network else data.construct()
-
-    settings = repr(sorted(params.items())), repr(options)
-    return bin_once("lightgbm", queries, settings, fit_params, make)
 
 
 def _tracked_scores(queries: Queries, n_threads: int) -> TrackedScores:

@@ -18,13 +18,7 @@ from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.losses import LambdaRank, Logistic, Loss, as_loss
-from pairity.rankers._boosting import (
-    Binned,
-    BoosterRanker,
-    bin_once,
-    refuse_unused,
-    require_objective,
-)
+from pairity.rankers._boosting import Binned, BoosterRanker
 from pairity.rankers._engines import as_engine_matrix
 from pairity.rankers._evaluation_sets import SET_PARAMETERS
 from pairity.rankers._objective import Follow, Objective, TrackedScores
@@ -128,7 +122,7 @@ class XGBoostRanker(BoosterRanker):
         self, queries: Queries, follow: Follow, measured_on: Queries | None, fit_params: Any
     ) -> None:
         xgb, estimator = self._library(), self._checked_estimator(fit_params)
-        params, loss = _parameters(estimator, self.loss)
+        params, loss = self._parameters(estimator)
         self._reading = {
             name: getattr(estimator, "n_jobs" if name == "nthread" else name) for name in _READING
         }
@@ -164,6 +158,29 @@ class XGBoostRanker(BoosterRanker):
             )
         self._keep_best(booster)
 
+    def _parameters(self, estimator: Any) -> tuple[dict[str, Any], Loss]:
+        """Return the parameters of XGBoost's training call, and the loss."""
+        params = {
+            name: value for name, value in estimator.get_xgb_params().items() if value is not None
+        }
+        objective = estimator.objective or "rank:ndcg"
+        self._require_objective(objective, "rank:ndcg", "rank:pairwise")
+        params.pop("objective", None)
+        metrics = estimator.eval_metric
+        if any(map(callable, metrics if isinstance(metrics, (list, tuple)) else [metrics])):
+            raise InputError(
+                "XGBRanker takes no function as eval_metric. Pass a name such as 'ndcg@10'."
+            )
+        if self.loss == "lambdarank" or (self.loss is None and objective == "rank:ndcg"):
+            loss: Loss = _lambdarank(params)
+        else:
+            loss = Logistic() if self.loss is None else as_loss(self.loss)
+        unused = [name for name in params if name.startswith("lambdarank_")]
+        self._refuse_unused(params, unused, loss)
+        params.setdefault("base_score", 0.0)
+        params.setdefault("eval_metric", "ndcg")
+        return params, loss
+
     def _binned(self, queries: Queries, estimator: Any, params: Any, fit_params: Any) -> Binned:
         xgb, options = self._library(), dict(self._reading)
         histogram = (
@@ -197,7 +214,7 @@ class XGBoostRanker(BoosterRanker):
         # "approx" stores the bins of its first gradients in the data, which then suit one fit only.
         once = object() if params.get("tree_method") == "approx" else None
         settings = repr(options), None if weights is None else weights.tolist(), histogram, once
-        return bin_once("xgboost", queries, settings, fit_params, make)
+        return self._bin_once(queries, settings, fit_params, make)
 
     def _keep_best(self, booster: Any) -> None:
         """Set ``model_`` to the trees up to the best iteration."""
@@ -213,32 +230,6 @@ class XGBoostRanker(BoosterRanker):
 
 def _predict(booster: Any, data: Any, trees: tuple[int, int]) -> Any:
     return booster.predict(data, output_margin=True, iteration_range=trees, validate_features=False)
-
-
-def _parameters(estimator: Any, loss: Any) -> tuple[dict[str, Any], Loss]:
-    """Return the parameters of XGBoost's training call, and the loss."""
-    params = {
-        name: value for name, value in estimator.get_xgb_params().items() if value is not None
-    }
-    objective = estimator.objective or "rank:ndcg"
-    require_objective(objective, ("rank:ndcg", "rank:pairwise"), "XGBoostRanker", "XGBRanker")
-    params.pop("objective", None)
-    metrics = estimator.eval_metric
-    if any(map(callable, metrics if isinstance(metrics, (list, tuple)) else [metrics])):
-        raise InputError(
-            "XGBRanker takes no function as eval_metric. Pass a name such as 'ndcg@10'."
-        )
-    if loss is not None and loss != "lambdarank":
-        chosen: Loss = as_loss(loss)
-    elif objective == "rank:ndcg" or loss is not None:
-        chosen = _lambdarank(params)
-    else:
-        chosen = Logistic()
-    unused = [name for name in params if name.startswith("lambdarank_")]
-    refuse_unused(params, unused, chosen, "XGBoost")
-    params.setdefault("base_score", 0.0)
-    params.setdefault("eval_metric", "ndcg")
-    return params, chosen
 
 
 def _lambdarank(params: dict[str, Any]) -> LambdaRank:
