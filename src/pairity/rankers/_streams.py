@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import weakref
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +111,12 @@ def as_quantiles(
     """
     on_disk = X.shape[0] * X.shape[1] > _BINS_IN_MEMORY
     kind = xgb.ExtMemQuantileDMatrix if on_disk else xgb.QuantileDMatrix
-    folder = tempfile.mkdtemp(prefix="pairity-") if on_disk else None
+    cache: str | None = None
 
     class Blocks(xgb.DataIter):  # type: ignore[misc]
         def __init__(self) -> None:
             self._blocks = X.blocks()
-            super().__init__(None if folder is None else str(Path(folder, "bins")))
+            super().__init__(cache)
 
         def reset(self) -> None:
             self._blocks = X.blocks()
@@ -128,18 +128,16 @@ def as_quantiles(
                 return True
             return False
 
-    try:
+    with ExitStack() as cleanup:
+        if on_disk:
+            temporary = tempfile.TemporaryDirectory(prefix="pairity-", ignore_cleanup_errors=True)
+            cache = str(Path(cleanup.enter_context(temporary), "bins"))
         alone = current_peers().size == 1  # peers would find different bins
         numeric = feature_types is None  # a sample may lack some categories
         if on_disk and reference is None and alone and numeric and len(X) > _sample_size(X):
             reference = _bins_from_sample(xgb, X, options)
         data = kind(Blocks(), ref=reference, **options)
-    except BaseException:
-        if folder is not None:
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    if folder is not None:
-        weakref.finalize(data, shutil.rmtree, folder, ignore_errors=True)
+        weakref.finalize(data, cleanup.pop_all().close)
     return data
 
 
