@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,7 +10,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity._utils.json_codec import Entry, Place, build
+from pairity._utils.json_codec import Entry, Place, build, to_plain
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.queries import Queries
@@ -101,10 +100,10 @@ class CatBoostPairRanker(EngineRanker):
         """
         self._begin_fit(queries)
         model = _prepare(self._checked_estimator(fit_params), fit_params)
-        pools = _pools(self._library(), queries, weights, model, fit_params)
-        pools.train.set_pairs_weight(_weights(queries, weights, pools.train.num_pairs()))
+        train, evaluation, _ = _pools(self._library(), queries, weights, model, fit_params)
+        train.set_pairs_weight(_weights(queries, weights, train.num_pairs()))
         options = {name: fit_params[name] for name in _TRAINING_PARAMETERS if name in fit_params}
-        model.fit(pools.train, eval_set=pools.evaluation or None, **options)
+        model.fit(train, eval_set=evaluation or None, **options)
         self.model_ = model
         self.best_iteration_ = model.get_best_iteration()
         return self
@@ -120,22 +119,17 @@ class CatBoostPairRanker(EngineRanker):
             path = Path(folder, self.file_name)
             self.model_.save_model(str(path), format="cbm")
             data = path.read_bytes()
-        best = self.best_iteration_
-        state = {
-            "best_iteration": None if best is None else int(best),
-            "n_threads": self.model_.get_param("thread_count"),
-        }
-        return state, data
+        n_threads = self.model_.get_param("thread_count")
+        return {"best_iteration": to_plain(self.best_iteration_), "n_threads": n_threads}, data
 
     def _read_state(self, state: Entry) -> None:
         best = state.get("best_iteration")
         self.best_iteration_ = None if best is None else state.count("best_iteration")
-        self._n_threads = state.setting("n_threads")
-        if self._n_threads is not None and type(self._n_threads) is not int:
-            raise state.refuse("n_threads", show(self._n_threads))
+        self._n_threads = state.read("n_threads", int | None)
 
     def _read_model(self, data: bytes) -> tuple[Any, int]:
-        if not _is_cbm(data):
+        # CatBoost's files begin with its mark and the length of the rest.
+        if data[:4] != b"CBM1" or int.from_bytes(data[4:8], "little") > len(data) - 8:
             raise ValueError("it does not begin like CatBoost's files")
         options = {} if self._n_threads is None else {"thread_count": self._n_threads}
         model = self._engine_class()(**options)
@@ -149,11 +143,6 @@ class CatBoostPairRanker(EngineRanker):
 
         rebuilt.__name__ = cls.engine[1]
         return build(rebuilt, params, place)
-
-
-def _is_cbm(data: bytes) -> bool:
-    """Whether data begin like CatBoost's files: with its mark and the length of the rest."""
-    return data[:4] == b"CBM1" and int.from_bytes(data[4:8], "little") <= len(data) - 8
 
 
 def _prepare(estimator: Any, fit_params: dict[str, Any]) -> Any:
@@ -197,19 +186,14 @@ def _pair_loss(chosen: Any) -> str:
     return chosen
 
 
-@dataclass(frozen=True, eq=False)
-class _Pools:
-    """CatBoost's data, with pairs to train on and to evaluate on."""
-
-    train: Any
-    evaluation: list[Any]
-    keys: Any  # keeps alive the objects whose ids are in the key of the cache
-
-
 def _pools(
     cb: Any, queries: Queries, weights: Array, model: Any, fit_params: dict[str, Any]
-) -> _Pools:
-    """Return the data of these queries and their list of pairs, built once and cached with them."""
+) -> tuple[Any, list[Any], Any]:
+    """Return the Pool of these queries and their pairs, and the Pools of the evaluation sets.
+
+    They are built once and cached with the queries. The third value keeps alive the objects whose
+    ids are in the key of the cache.
+    """
     positive = queries.pad(weights) > 0
     options = {
         name: columns
@@ -220,12 +204,12 @@ def _pools(
     options["thread_count"] = model.get_param("thread_count") or -1
     sets = {name: fit_params.get(name) for name in SET_PARAMETERS}
 
-    def make() -> _Pools:
+    def make() -> tuple[Any, list[Any], Any]:
         ordered, position = _contiguous(queries)
         train = _pool(cb, ordered, options, pairs=_pairs(queries, positive, position))
         if binning is not None:
             train.quantize(**binning)
-        return _Pools(train, _evaluation(cb, sets, options), sets)
+        return train, _evaluation(cb, sets, options), sets
 
     ids = [id(value) for value in sets.values()]
     settings = repr(options), repr(binning), positive.tolist(), ids
