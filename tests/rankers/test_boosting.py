@@ -443,7 +443,7 @@ def test_evaluation_sets_that_cannot_be_read(engine, wrong, message):
 def test_evaluation_sets_of_other_width(engine):
     """LightGBM would not notice."""
     wrong = {"eval_set": [(HELD.X[:, 1:], HELD.y)], "eval_qid": [HELD.qid]}
-    with pytest.raises(InputError, match="eval_set: X has 4 features, but the training data 5"):
+    with pytest.raises(InputError, match="eval_set: X has 4 features, but the training data has 5"):
         fair(engine, max_rounds=0).fit(**DATA, **wrong)
     wrong["eval_set"] = [(pd.DataFrame(HELD.X, columns=NAMES[::-1]), HELD.y)]
     with pytest.raises(InputError, match="eval_set: column 0 of X is 'e', but 'a' in the training"):

@@ -160,11 +160,12 @@ def read_alike(data: Any, queries: Any, *, raw: bool) -> Any:
             f"{queries_type(columns).__name__}. Pass Dask collections in both, or in neither."
         )
     with open_queries(columns, raw=raw, client=queries.client, groups=queries.groups) as other:
-        _require_same_features(other, queries)
+        require_features_of(queries, other)
         return other
 
 
-def _require_same_features(other: Any, queries: Any) -> None:
+def require_features_of(queries: Any, other: Any) -> None:
+    """Refuse other queries whose columns differ from those of the training queries."""
     require_features(other)
     if other.n_features != queries.n_features:
         raise InputError(

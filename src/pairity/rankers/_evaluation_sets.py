@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity.data.queries import Queries
+from pairity.data.sources import errors_about, require_features_of
 from pairity.exceptions import InputError
 
 SET_PARAMETERS = ("eval_set", "eval_qid", "eval_group")
@@ -50,14 +51,11 @@ def read_evaluation_sets(
         )
     sets = []
     for number, ((X, y), grouping) in enumerate(zip(eval_set, groupings, strict=True)):
-        try:
+        with errors_about(f"set {number} of eval_set"):
             qid = _ids_from_sizes(grouping, len(y)) if by_size else grouping
-            queries = Queries.from_arrays(X, y, qid=qid, raw=True).by_query()[0]
+            sets.append(Queries.from_arrays(X, y, qid=qid, raw=True).by_query()[0])
             if train is not None:
-                _require_same_columns(queries, train)
-        except InputError as error:
-            raise type(error)(f"In set {number} of eval_set: {error}") from error
-        sets.append(queries)
+                require_features_of(train, sets[-1])
     return sets
 
 
@@ -75,17 +73,3 @@ def _ids_from_sizes(sizes: Any, n_rows: int) -> NDArray[np.int64]:
             "number of rows of each query, in the order of the rows."
         )
     return np.repeat(np.arange(len(counts)), counts)
-
-
-def _require_same_columns(queries: Queries, train: Queries) -> None:
-    wrong = ""
-    if queries.X.shape[1] != train.X.shape[1]:
-        wrong = f"X has {queries.X.shape[1]} features, but the training data {train.X.shape[1]}"
-    elif queries.feature_names and train.feature_names:
-        names = enumerate(zip(queries.feature_names, train.feature_names, strict=True))
-        for column, (name, expected) in names:
-            if name != expected:
-                wrong = f"column {column} of X is {name!r}, but {expected!r} in the training data"
-                break
-    if wrong:
-        raise InputError(f"{wrong}. Pass the same columns in the same order.")
