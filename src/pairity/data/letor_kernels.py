@@ -112,23 +112,16 @@ def _long_digits(text, begin, end):
         digit = np.int64(text[position]) - 48
         if kept < MOST_DIGITS:
             digits = digits * _TEN + np.uint64(digit)
-            kept += digits != _NOTHING
-            power -= point
+            if digits != _NOTHING:
+                kept += 1
+            if point:
+                power -= 1
         else:
-            cut |= digit != 0
-            power += not point
+            if digit != 0:
+                cut = True
+            if not point:
+                power += 1
     return digits, power, cut
-
-
-@njit(cache=True, nogil=True)
-def _digits(text, position, digits):
-    """Read digits: their end, and their value after that of earlier `digits`."""
-    digit = np.int64(text[position]) - 48
-    while 0 <= digit <= 9:
-        digits = digits * _TEN + np.uint64(digit)
-        position += 1
-        digit = np.int64(text[position]) - 48
-    return position, digits
 
 
 @njit(cache=True, nogil=True)
@@ -138,11 +131,21 @@ def read_number(text, position):
     if negative or text[position] == 43:
         position += 1
     begin = position
-    position, digits = _digits(text, position, _NOTHING)
+    digits = _NOTHING
+    digit = np.int64(text[position]) - 48
+    while 0 <= digit <= 9:
+        digits = digits * _TEN + np.uint64(digit)
+        position += 1
+        digit = np.int64(text[position]) - 48
     length, q = position - begin, 0
     if text[position] == 46:
-        point = position + 1
-        position, digits = _digits(text, point, digits)
+        position += 1
+        point = position
+        digit = np.int64(text[position]) - 48
+        while 0 <= digit <= 9:
+            digits = digits * _TEN + np.uint64(digit)
+            position += 1
+            digit = np.int64(text[position]) - 48
         q = point - position
         length -= q
     if length == 0:
@@ -170,7 +173,10 @@ def read_number(text, position):
         value = 0.0
     elif digits <= _EXACT and -22 <= q <= 22 and not cut:
         value = float(np.int64(digits))
-        value = value / _TENS[-q] if q < 0 else value * _TENS[q]
+        if q < 0:
+            value /= _TENS[-q]
+        elif q > 0:
+            value *= _TENS[q]
     else:
         value, sure = _nearest(digits, q, cut)
     return position, (-value if negative else value), sure
@@ -179,9 +185,12 @@ def read_number(text, position):
 @njit(cache=True, nogil=True)
 def _whole(text, position, largest):
     """Read digits: their end and their value, or -1 if that is above `largest`."""
-    begin = position
-    position, digits = _digits(text, begin, _NOTHING)
-    value = np.int64(digits)
+    begin, value = position, np.int64(0)
+    digit = np.int64(text[position]) - 48
+    while 0 <= digit <= 9:
+        value = 10 * value + digit
+        position += 1
+        digit = np.int64(text[position]) - 48
     if position - begin > 18:  # it may have wrapped around
         value = np.int64(0)
         for place in range(begin, position):
