@@ -316,7 +316,7 @@ def draw_settings(
 def _distinct(
     candidates: Iterable[dict[str, Any]], most: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return settings without repetitions, at most so many."""
+    """Return settings without repetitions, at most `most` of them."""
     distinct: dict[str, dict[str, Any]] = {}
     for settings in candidates:
         distinct.setdefault(json.dumps(plain_settings(settings), sort_keys=True), settings)
