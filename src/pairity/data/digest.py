@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -53,8 +54,7 @@ def digest(queries: Queries) -> str:
     content = hashlib.sha256()
     for block in _block_digests(queries.X):
         content.update(block)
-    sizes = [queries.n_items, queries.n_features]
-    header = [*sizes, list(queries.groups), _texts(queries.query_ids)]
+    header = [queries.n_items, queries.n_features, list(queries.groups), _texts(queries.query_ids)]
     content.update(json.dumps(header).encode())
     weights = [w for w in (queries.item_weight, queries.query_weight) if w is not None]
     arrays = [queries.y, queries.query, queries.group, *weights]
@@ -117,21 +117,12 @@ def _columns(X: Any) -> tuple[list[Array], list[Any]]:
         return [], list(X.T)
     numbers, texts = [], []
     for series in nw.from_native(X, eager_only=True).iter_columns():
-        column = _as_numbers(series)
-        if column is None:
-            texts.append(object_array(series.to_list()))
-        else:
-            numbers.append(column)
+        if series.dtype.is_float() or series.dtype.is_integer() or series.dtype == nw.Boolean:
+            with suppress(TypeError, ValueError):
+                numbers.append(np.asarray(series.to_numpy(), dtype=np.float64))
+                continue
+        texts.append(object_array(series.to_list()))
     return numbers, texts
-
-
-def _as_numbers(series: Any) -> Array | None:
-    if not (series.dtype.is_float() or series.dtype.is_integer() or series.dtype == nw.Boolean):
-        return None
-    try:
-        return np.asarray(series.to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError):
-        return None
 
 
 def _texts(values: Any) -> list[str | None]:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from pairity._utils.files import as_list
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.data.columns import Column, missing, object_array
+from pairity.data.columns import Column, object_array
 from pairity.data.parquet_features import (
     ParquetFeatures,
     ParquetFile,
@@ -26,6 +27,7 @@ from pairity.data.parquet_features import (
     to_numbers,
 )
 from pairity.data.queries import Queries
+from pairity.data.query_columns import encode_queries
 from pairity.exceptions import InputError, NotNumbersError
 
 
@@ -94,11 +96,7 @@ def read_parquet(
     Queries(n_queries=2, n_items=4, n_features=1, groups=(), n_missing=4)
     """
     files, schemas = zip(*map(describe_file, list_files(paths)), strict=True)
-    groups = (
-        [sensitive_features]
-        if isinstance(sensitive_features, str)
-        else list(sensitive_features or ())
-    )
+    groups = as_list(sensitive_features)
     weights = [name for name in (sample_weight, query_weight) if name is not None]
     roles = [y, qid, *groups, *weights]
     chosen = _features(files[0].path, schemas[0], roles, features, exclude)
@@ -106,7 +104,8 @@ def read_parquet(
         _require_columns(file.path, schema, [*roles, *chosen], files[0].path)
         _require_numbers(file.path, schema, chosen)
         _require_alike(file.path, schema, schemas[0], [qid, *groups])
-    if not sum(file.n_rows for file in files):
+    n_rows = sum(file.n_rows for file in files)
+    if not n_rows:
         raise InputError(f"{files[0].path} has no rows. A table needs at least one row.")
     if client is not None:
         from pairity.data.distributed.parquet import read_queries
@@ -116,24 +115,21 @@ def read_parquet(
             "sample_weight": sample_weight, "query_weight": query_weight,
         }  # fmt: skip
         return read_queries(client, paths, names)
-    X = None
-    if chosen:
-        single = all(
-            str(schema.field(name).type) == "float" for schema in schemas for name in chosen
-        )
-        X = ParquetFeatures(files, tuple(chosen), np.dtype(np.float32 if single else np.float64))
+    types = {str(schema.field(name).type) for schema in schemas for name in chosen}
+    dtype = np.dtype(np.float32 if types == {"float"} else np.float64)
+    X = ParquetFeatures(files, tuple(chosen), dtype) if chosen else None
     starts, ids = _runs(files, qid)
-    n_rows = sum(file.n_rows for file in files)
+    numbers, query_ids = encode_queries(ids, len(ids))
     columns = {name: _values(files, name) for name in groups}
     queries = Queries.from_arrays(
         X,
         _numbers(files, y),
-        qid=np.repeat(np.arange(len(starts)), np.diff([*starts, n_rows])),
+        qid=np.repeat(numbers, np.diff([*starts, n_rows])),
         sensitive_features=None if not groups else columns if groups[1:] else columns[groups[0]],
         sample_weight=None if sample_weight is None else _numbers(files, sample_weight),
         query_weight=None if query_weight is None else _numbers(files, query_weight),
     )
-    return _with_ids(queries, ids)
+    return replace(queries, query_ids=query_ids)
 
 
 class ParquetColumns(Mapping[str, Column]):
@@ -167,7 +163,7 @@ class ParquetColumns(Mapping[str, Column]):
             raise KeyError(name)
         if self.holds_words(name):
             return _values(self.files, name)
-        chunks = [to_numbers(chunk) for chunk in _chunks(self.files, name)]
+        chunks = [to_numbers(chunk) for _, chunk in _chunks(self.files, name)]
         return np.concatenate([np.zeros(0, dtype=np.int8), *chunks])
 
     @property
@@ -182,20 +178,6 @@ class ParquetColumns(Mapping[str, Column]):
     def features(self, names: Sequence[str]) -> ParquetFeatures:
         """Return some columns as a matrix that stays in the files."""
         return ParquetFeatures(self.files, tuple(names), np.dtype(np.float64))
-
-
-def _with_ids(queries: Queries, ids: list[Any]) -> Queries:
-    """Give queries that were numbered in order of appearance their ids, which are sorted."""
-    named = Queries.from_arrays(None, np.zeros(len(ids)), qid=ids)
-    weight = queries.query_weight
-    if weight is not None:
-        weight = weight[np.argsort(named.query)]
-    return replace(
-        queries,
-        query=named.query[queries.query],
-        query_ids=named.query_ids,
-        query_weight=weight,
-    )
 
 
 # --- which columns -------------------------------------------------------------------------------
@@ -294,9 +276,10 @@ def list_names(names: Sequence[str]) -> str:
 # --- columns in memory -------------------------------------------------------------
 
 
-def _chunks(files: Sequence[ParquetFile], name: str) -> Iterator[Any]:
-    """Yield a column, row group by row group; categories are replaced by their values."""
+def _chunks(files: Sequence[ParquetFile], name: str) -> Iterator[tuple[slice, Any]]:
+    """Yield rows and values of a column by row group; categories are replaced by their values."""
     pa, _ = import_arrow()
+    begin = 0
     for file in files:
         with file.opened() as reader:
             for number, n_rows in enumerate(file.groups):
@@ -306,19 +289,18 @@ def _chunks(files: Sequence[ParquetFile], name: str) -> Iterator[Any]:
                 column = table.column(name)
                 if pa.types.is_dictionary(column.type):
                     column = column.cast(column.type.value_type)
-                yield column.combine_chunks()
+                yield slice(begin, begin + n_rows), column.combine_chunks()
+                begin += n_rows
 
 
 def _numbers(files: Sequence[ParquetFile], name: str) -> Array:
     numbers = np.empty(sum(file.n_rows for file in files))
-    begin = 0
-    for chunk in _chunks(files, name):
+    for rows, chunk in _chunks(files, name):
         if not is_numeric(chunk.type):
             raise NotNumbersError(
                 f"The column {show(name)} holds {chunk.type}, but it must be numbers. Convert it."
             )
-        numbers[begin : begin + len(chunk)] = to_numbers(chunk)
-        begin += len(chunk)
+        numbers[rows] = to_numbers(chunk)
     return numbers
 
 
@@ -326,13 +308,11 @@ def _values(files: Sequence[ParquetFile], name: str) -> Column:
     """Return a column of few different values as objects, each value stored once."""
     codes = np.empty(sum(file.n_rows for file in files), dtype=np.int32)
     known: dict[Any, int] = {None: 0}
-    begin = 0
-    for chunk in _chunks(files, name):
+    for rows, chunk in _chunks(files, name):
         coded = chunk.dictionary_encode(null_encoding="encode")
         values = [value if value == value else None for value in coded.dictionary.to_pylist()]
         recode = np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int32)
-        codes[begin : begin + len(chunk)] = recode[coded.indices.to_numpy()]
-        begin += len(chunk)
+        codes[rows] = recode[coded.indices.to_numpy()]
     return object_array(list(known))[codes]
 
 
@@ -342,11 +322,10 @@ def _runs(files: Sequence[ParquetFile], name: str) -> tuple[list[int], list[Any]
     compute = import_module("pyarrow.compute")
     starts: list[int] = []
     ids: list[Any] = []
-    begin = 0
-    for chunk in _chunks(files, name):
-        absent = chunk.null_count or (pa.types.is_floating(chunk.type) and _has_nan(chunk))
-        if absent:
-            row = begin + int(np.argmax(missing(object_array(chunk.to_pylist()))))
+    for rows, chunk in _chunks(files, name):
+        absent = np.asarray(compute.is_null(chunk, nan_is_null=True))
+        if absent.any():
+            row = rows.start + int(absent.argmax())
             raise InputError(
                 f"The query {show(name)} is missing in row {row}. Every row needs a query id."
             )
@@ -354,9 +333,8 @@ def _runs(files: Sequence[ParquetFile], name: str) -> tuple[list[int], list[Any]
         first = np.r_[0, np.flatnonzero(changes) + 1]
         values = chunk.take(pa.array(first)).to_pylist()
         again = bool(ids) and values[0] == ids[-1]  # the query continues from the previous chunk
-        starts += (first[again:] + begin).tolist()
+        starts += (first[again:] + rows.start).tolist()
         ids += values[again:]
-        begin += len(chunk)
     if len(set(ids)) < len(ids):
         first_run = {query: run for run, query in reversed(list(enumerate(ids)))}
         run = next(run for run, query in enumerate(ids) if first_run[query] != run)
@@ -366,7 +344,3 @@ def _runs(files: Sequence[ParquetFile], name: str) -> tuple[list[int], list[Any]
             "all files, before it is written."
         )
     return starts, ids
-
-
-def _has_nan(chunk: Any) -> bool:
-    return bool(np.isnan(chunk.to_numpy(zero_copy_only=False)).any())

@@ -10,15 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.extras import import_extra
+from pairity._utils.files import as_list
 from pairity._utils.typing import Array
-from pairity.exceptions import InputError, MissingExtraError, NoMemoryError, NotNumbersError
+from pairity.exceptions import InputError, NoMemoryError, NotNumbersError
 
 LITTLE_MEMORY = (
     "If the limit applies to allocated memory, set ARROW_DEFAULT_MEMORY_POOL=system, "
@@ -133,7 +134,7 @@ class ParquetFeatures:
                 piece = chunk[:, used : used + end - at]
                 used, at = used + end - at, end
                 with memory_for_reading():
-                    block = _joined(held, piece).T
+                    block = (np.concatenate([*held, piece], axis=1) if held else piece).T
                 yield slice(begin, end), block
                 begin, end, held = end, next(ends, 0), []
             if used < chunk.shape[1]:
@@ -207,10 +208,6 @@ def _fill(place: NDArray[Any], column: Any, chosen: NDArray[np.int64]) -> None:
     place[:] = numbers if len(chosen) == len(numbers) else numbers[chosen]
 
 
-def _joined(held: list[NDArray[Any]], piece: NDArray[Any]) -> NDArray[Any]:
-    return np.concatenate([*held, piece], axis=1) if held else piece
-
-
 def _ahead(chunks: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
     """Yield the chunks; a thread reads the next one while one is processed."""
     with ThreadPoolExecutor(1, "pairity-reader") as reader:
@@ -253,8 +250,7 @@ def memory_for_reading() -> Iterator[None]:
 
 def list_files(path: Paths) -> list[str]:
     """Return Parquet files from a file, a folder, a pattern or a list of these, sorted by name."""
-    places = [path] if isinstance(path, (str, os.PathLike)) else list(path)
-    names = [name for place in places for name in _files_of(os.fspath(place))]
+    names = [name for place in as_list(path) for name in _files_of(os.fspath(place))]
     if not names:
         raise InputError(f"There is no Parquet file in {path!r}. Pass files, or a folder of files.")
     name, count = Counter(names).most_common(1)[0]
@@ -309,40 +305,30 @@ def describe_file(path: str) -> tuple[ParquetFile, Any]:
 
 def import_arrow() -> tuple[Any, Any]:
     """Import pyarrow and its Parquet module."""
-    try:
-        return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise MissingExtraError(
-            'Reading Parquet requires pyarrow. Install it with: pip install "pairity[parquet]"'
-        ) from error
+    pa, parquet = (
+        import_extra(name, "Reading Parquet", "parquet") for name in ("pyarrow", "pyarrow.parquet")
+    )
+    return pa, parquet
 
 
 def is_numeric(kind: Any) -> bool:
     """Whether a column of this Arrow type can be a feature."""
-    pa, _ = import_arrow()
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    types = pa.types
-    return bool(
-        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
-        or types.is_decimal(kind)
-    )  # fmt: skip
+    types = import_arrow()[0].types
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    return any(is_kind(kind) for is_kind in numbers)
 
 
 def to_numbers(column: Any) -> NDArray[Any]:
     """Return a column of numbers, NaN where missing."""
     pa, _ = import_arrow()
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if not is_numeric(kind):
-        raise NotNumbersError(f"A column of {kind} is not numeric. Encode it, or omit it.")
-    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not is_numeric(column.type):
+        raise NotNumbersError(f"A column of {column.type} is not numeric. Encode it, or omit it.")
+    if pa.types.is_boolean(column.type) or pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
-    if isinstance(column, pa.ChunkedArray):
-        return np.asarray(column.to_numpy())
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+    return np.asarray(column)
 
 
 def _state(path: str) -> tuple[int, int]:

@@ -349,17 +349,15 @@ class Queries(Cache, Mapping[str, Any]):
         """The same queries with the group codes of `other`, matched by name."""
         groups = other if isinstance(other, tuple) else other.groups
         code = {name: number for number, name in enumerate(groups)}
-        present = set(self.group.tolist())
-        for number, name in enumerate(self.groups):
-            if number in present and name not in code:
-                raise InputError(
-                    f"The group {name!r} was not among the training groups "
-                    f"({', '.join(map(repr, groups))}). Use the same groups in both."
-                )
-        recode = np.array(
-            [*(code.get(name, -1) for name in self.groups), len(groups)], dtype=np.int32
-        )
-        return replace(self, group=recode[self.group], groups=groups)
+        recode = np.array([*(code.get(name, -1) for name in self.groups), len(groups)], np.int32)
+        recoded = recode[self.group]
+        if (recoded < 0).any():
+            name = self.groups[int(self.group[recoded < 0].min())]
+            raise InputError(
+                f"The group {name!r} was not among the training groups "
+                f"({', '.join(map(repr, groups))}). Use the same groups in both."
+            )
+        return replace(self, group=recoded, groups=groups)
 
     def by_query(self) -> tuple[Queries, NDArray[np.int64]]:
         """The same queries with contiguous rows, and the original row of each.
@@ -383,11 +381,9 @@ class Queries(Cache, Mapping[str, Any]):
                 "writing it."
             )
         order = self.query[starts]
-        number = np.empty(self.n_queries, dtype=np.int64)
-        number[order] = np.arange(self.n_queries)
         return replace(
             self,
-            query=number[self.query],
+            query=np.argsort(order)[self.query],
             query_ids=self.query_ids[order],
             query_weight=None if self.query_weight is None else self.query_weight[order],
         )

@@ -35,7 +35,13 @@ def read_labels(y: Any, n_rows: int | None) -> Array:
             "A ranking requires y to be passed, but the target y is None. Pass one label per row."
         )
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
-        _warn_column_vector()
+        from sklearn.exceptions import DataConversionWarning
+
+        warnings.warn(
+            "A column-vector y was passed when a 1d array was expected; its one column is used.",
+            DataConversionWarning,
+            stacklevel=3,
+        )
     labels = as_numbers(y, "y", n_rows)
     if len(labels) == 0:
         raise InputError("y has 0 entries: the table is empty. Pass at least one query.")
@@ -49,16 +55,6 @@ def read_labels(y: Any, n_rows: int | None) -> Array:
                 "ranks."
             )
     return labels
-
-
-def _warn_column_vector() -> None:
-    from sklearn.exceptions import DataConversionWarning
-
-    warnings.warn(
-        "A column-vector y was passed when a 1d array was expected; its one column is used.",
-        DataConversionWarning,
-        stacklevel=4,
-    )
 
 
 def read_group_sizes(group: Any, qid: Any, n_rows: int) -> Any:
@@ -143,11 +139,6 @@ def encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
     return rank[codes], object_array(ids)[order]
 
 
-def rank_queries(ids: Column) -> NDArray[np.int64]:
-    """The position of each of some different ids in the order that `Queries` sorts them in."""
-    return encode_queries(ids, len(ids))[0]
-
-
 def _sorted_positions(ids: list[Any]) -> Sequence[int] | NDArray[np.intp]:
     """Positions in sorted order, whatever the order of rows; ids of mixed types by type."""
     positions = range(len(ids))
@@ -170,9 +161,8 @@ def _sorted_positions(ids: list[Any]) -> Sequence[int] | NDArray[np.intp]:
 
 def _is_short_text(ids: list[Any]) -> bool:
     """Whether NumPy may sort the ids: it drops trailing NUL characters."""
-    if set(map(type, ids)) != {str} or max(map(len, ids)) > _LONGEST:
-        return False
-    return "\0" not in "".join(ids)
+    is_short = set(map(type, ids)) == {str} and max(map(len, ids)) <= _LONGEST
+    return is_short and "\0" not in "".join(ids)
 
 
 def read_weights(values: Any, name: str, n_rows: int) -> Array | None:

@@ -172,13 +172,12 @@ def require_features_of(queries: Any, other: Any) -> None:
             f"X has {other.n_features} features, but the training data has {queries.n_features}. "
             "Pass the same columns in both."
         )
-    if other.feature_names is None or queries.feature_names is None:
-        return
-    for column, names in enumerate(zip(other.feature_names, queries.feature_names, strict=True)):
-        if names[0] != names[1]:
+    both = zip(other.feature_names or (), queries.feature_names or (), strict=False)
+    for column, (name, expected) in enumerate(both):
+        if name != expected:
             raise InputError(
-                f"column {column} of X is {names[0]!r}, but {names[1]!r} in the training data. "
-                "Pass the same columns in the same order."
+                f"column {column} of X is {name!r}, but {expected!r} in the training data. Pass "
+                "the same columns in the same order."
             )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 from weakref import WeakSet
 
-from pairity.exceptions import InputError, MissingExtraError, PairityError, TrainingError
+from pairity._utils.extras import import_extra
+from pairity.exceptions import InputError, PairityError, TrainingError
 
 _announced: WeakSet[Any] = WeakSet()  # clients whose dashboard is not to be announced (again)
 
@@ -38,22 +39,17 @@ def using_client(client: Any = None, *, announce: bool = True) -> Iterator[Any]:
     announce : bool
         Whether to write the address of the dashboard to stderr, once for each client.
     """
-    try:
-        import distributed
-    except ImportError as error:
-        raise MissingExtraError(
-            'Dask collections require Dask. Install it with: pip install "pairity[dask]"'
-        ) from error
-    cluster = None
-    if client is None:
-        try:
-            client = distributed.get_client()
-        except ValueError:
-            cluster = distributed.LocalCluster(
-                n_workers=1, processes=False, dashboard_address=None, silence_logs=50
-            )
-            client = distributed.Client(cluster)
-    try:
+    distributed = import_extra("distributed", "A Dask cluster", "dask")
+    with ExitStack() as stack:
+        if client is None:
+            try:
+                client = distributed.get_client()
+            except ValueError:
+                cluster = distributed.LocalCluster(
+                    n_workers=1, processes=False, dashboard_address=None, silence_logs=50
+                )
+                stack.callback(cluster.close)
+                client = stack.enter_context(closing(distributed.Client(cluster)))
         status = getattr(client, "status", "of an unknown kind")
         if status != "running":
             raise InputError(
@@ -65,10 +61,6 @@ def using_client(client: Any = None, *, announce: bool = True) -> Iterator[Any]:
                 sys.stderr.write(f"Dask dashboard: {client.dashboard_link}\n")
             silence(client)
         yield client
-    finally:
-        if cluster is not None:
-            client.close()
-            cluster.close()
 
 
 @contextmanager
@@ -90,8 +82,7 @@ def workers_of(client: Any) -> dict[str, Any]:
         info = client.scheduler_info(n_workers=-1)
     if "workers" not in info:  # the client has just been closed
         raise lost_client(client)
-    workers: dict[str, Any] = info["workers"]
-    return workers
+    return dict(info["workers"])
 
 
 def lost_client(client: Any) -> TrainingError:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pairity._utils.files import as_list
 from pairity._utils.validation import show
 from pairity.data.distributed.clients import using_client, worker_address, workers_of
 from pairity.data.distributed.queries import DaskQueries
@@ -48,11 +49,7 @@ def read_queries(client: Any, paths: Paths, names: Mapping[str, Any]) -> DaskQue
     names : mapping from an argument of `Queries.from_arrays` to the name or names of its columns
     """
     roles = {role: columns for role, columns in names.items() if columns}
-    wanted = [
-        name
-        for columns in roles.values()
-        for name in ([columns] if isinstance(columns, str) else columns)
-    ]
+    wanted = [name for columns in roles.values() for name in as_list(columns)]
     with using_client(client), client.as_current():
         n_partitions = _PER_WORKER * max(1, len(workers_of(client)))
         frame = read_frame(paths, names["qid"], columns=wanted, npartitions=n_partitions)
@@ -193,10 +190,8 @@ def _opened(group: RowGroup) -> Any:
         )
     reader = open_parquet(group.path, buffer_size=_PAGES, pre_buffer=False)
     metadata = reader.metadata
-    if (
-        group.number >= metadata.num_row_groups
-        or metadata.row_group(group.number).num_rows != group.n_rows
-    ):
+    exists = group.number < metadata.num_row_groups
+    if not exists or metadata.row_group(group.number).num_rows != group.n_rows:
         raise InputError(
             f"On the worker {worker_address()}, {group.path} differs from the file that the client "
             "saw. Do not change files while they are in use."

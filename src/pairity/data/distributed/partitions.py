@@ -19,9 +19,11 @@ from pairity._utils.validation import show
 from pairity.data.columns import as_columns, object_array
 from pairity.data.groups import encode_groups
 from pairity.data.queries import Queries
-from pairity.data.query_columns import rank_queries
+from pairity.data.query_columns import encode_queries
 from pairity.exceptions import InputError
 
+_FEATURES = ("n_features", "feature_names")
+_SHARED = ("n_items", "n_queries", "n_pairs", "n_missing", *_FEATURES)  # of Queries and Summary
 _MOST_DISTINCT = 10_000  # combinations of sensitive features per partition; groups are far fewer
 _MOST_COUNTED = 100_000  # cut queries whose lost pairs are counted: more would fill the client
 
@@ -145,7 +147,7 @@ class Summary:
     n_pairs: int
     n_missing: int
     n_features: int
-    names: tuple[str, ...] | None
+    feature_names: tuple[str, ...] | None
     categories: dict[str, str]  # a digest for each feature that has categories
     first: Any
     last: Any
@@ -157,27 +159,17 @@ def summarize(piece: Piece) -> Summary | None:
     if queries is None:
         return None
     first, last = queries.query_ids[[0, -1]].tolist()
-    return Summary(
-        n_items=queries.n_items,
-        n_queries=queries.n_queries,
-        n_pairs=queries.n_pairs,
-        n_missing=queries.n_missing,
-        n_features=queries.n_features,
-        names=queries.feature_names,
-        categories=_category_digests(queries.X),
-        first=first,
-        last=last,
-    )
+    shared = {name: getattr(queries, name) for name in _SHARED}
+    return Summary(**shared, categories=_category_digests(queries.X), first=first, last=last)
 
 
 def _category_digests(X: Any) -> dict[str, str]:
     """A digest of the categories of each column that has some: codes depend on them."""
-    digests = {}
-    for name, dtype in X.dtypes.items() if hasattr(X, "dtypes") else ():
-        if hasattr(dtype, "categories"):
-            text = repr([str(category) for category in dtype.categories])
-            digests[str(name)] = hashlib.sha256(text.encode()).hexdigest()
-    return digests
+    return {
+        str(name): hashlib.sha256(repr([*map(str, dtype.categories)]).encode()).hexdigest()
+        for name, dtype in (X.dtypes.items() if hasattr(X, "dtypes") else ())
+        if hasattr(dtype, "categories")
+    }
 
 
 def piece_digest(piece: Piece) -> str:
@@ -195,7 +187,7 @@ def require_alike(summaries: Sequence[Summary | None]) -> None:
         raise InputError("All partitions are empty. Pass at least one query.")
     (first, expected), rest = present[0], present[1:]
     for number, summary in rest:
-        if (expected.n_features, expected.names) != (summary.n_features, summary.names):
+        if any(getattr(expected, name) != getattr(summary, name) for name in _FEATURES):
             raise InputError(
                 f"Partition {number} has other features than partition {first} "
                 f"({summary.n_features} and {expected.n_features}). Pass the same columns in the "
@@ -313,7 +305,7 @@ def ids_of(queries: Queries) -> Any:
 
 def chosen_ids(drawn: NDArray[np.uint8], ids: Sequence[Any]) -> list[NDArray[np.bool_]]:
     """A mask for each part of the data; `drawn` has one bit per query, in the order of ids."""
-    ranks = rank_queries(np.concatenate(ids))
+    ranks, _ = encode_queries(np.concatenate(ids), sum(map(len, ids)))
     mask = np.unpackbits(drawn, count=len(ranks)).astype(bool)[ranks]
     return np.split(mask, np.cumsum([len(part) for part in ids])[:-1])
 
@@ -329,16 +321,12 @@ def join(groups: tuple[str, ...], pieces: Sequence[Piece]) -> Queries:
     if len(parts) == 1:
         return parts[0]
     first = np.cumsum([0, *(part.n_queries for part in parts)])
-    weighted = parts[0].query_weight is not None
+    stacked = ("X", "y", "group", "item_weight", "query_weight")
     return replace(
         parts[0],
-        X=_stack([part.X for part in parts]),
-        y=np.concatenate([part.y for part in parts]),
         query=np.concatenate([part.query + n for part, n in zip(parts, first, strict=False)]),
         query_ids=object_array([name for part in parts for name in part.query_ids.tolist()]),
-        group=np.concatenate([part.group for part in parts]),
-        item_weight=_stack([part.item_weight for part in parts]),
-        query_weight=np.concatenate([part.weight_of_query for part in parts]) if weighted else None,
+        **{name: _stack([getattr(part, name) for part in parts]) for name in stacked},
     )
 
 

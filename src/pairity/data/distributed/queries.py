@@ -23,27 +23,9 @@ from pairity._utils.threads import assign_threads
 from pairity._utils.typing import Array
 from pairity.data.cache import Cache
 from pairity.data.digest import digest_of_parts
+from pairity.data.distributed import partitions
 from pairity.data.distributed.clients import while_connected, workers_of
-from pairity.data.distributed.partitions import (
-    Piece,
-    Summary,
-    as_pieces,
-    chosen_ids,
-    common_groups,
-    id_hashes,
-    ids_of,
-    join,
-    labels_of_cut,
-    may_be_cut,
-    part_of,
-    piece_digest,
-    read_piece,
-    refuse_cut,
-    repeated,
-    require_alike,
-    summarize,
-    validated,
-)
+from pairity.data.distributed.partitions import Piece, Summary
 from pairity.data.queries import Queries
 from pairity.data.splits import draw_queries
 from pairity.exceptions import InputError
@@ -90,6 +72,10 @@ class DaskQueries(Cache):
     raw: bool
     shares: list[Any] = field(default_factory=list)
     spans: list[list[int]] = field(default_factory=list)
+    n_items: int = field(init=False)
+    n_queries: int = field(init=False)
+    n_pairs: int = field(init=False)  # preference pairs, whatever their weight
+    n_missing: int = field(init=False)  # items whose group is missing
 
     distributed: ClassVar[bool] = True
 
@@ -114,15 +100,16 @@ class DaskQueries(Cache):
             raise InputError("group is not supported with Dask collections. Pass qid as a column.")
         with while_connected(client):
             delayed = [
-                dask.delayed(partial(read_piece, number, raw), pure=True)(piece)
-                for number, piece in enumerate(as_pieces(columns))
+                dask.delayed(partial(partitions.read_piece, number, raw), pure=True)(piece)
+                for number, piece in enumerate(partitions.as_pieces(columns))
             ]
             read = client.compute(delayed)
-            summaries = client.gather(client.map(summarize, read))
-            require_alike(summaries)
-            found = common_groups(client.gather(client.map(attrgetter("distinct"), read)))
+            summaries = client.gather(client.map(partitions.summarize, read))
+            partitions.require_alike(summaries)
+            distinct = client.gather(client.map(attrgetter("distinct"), read))
+            found = partitions.common_groups(distinct)
             _refuse_cut(client, read, summaries)
-            content = digest_of_parts(client.gather(client.map(piece_digest, read)))
+            content = digest_of_parts(client.gather(client.map(partitions.piece_digest, read)))
         present = [number for number, summary in enumerate(summaries) if summary is not None]
         queries = cls(
             client=client,
@@ -138,25 +125,9 @@ class DaskQueries(Cache):
 
     # --- sizes -----------------------------------------------------------------------------------
 
-    @property
-    def n_items(self) -> int:
-        """Number of rows."""
-        return sum(summary.n_items for summary in self.summaries)
-
-    @property
-    def n_queries(self) -> int:
-        """Number of queries."""
-        return sum(summary.n_queries for summary in self.summaries)
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of preference pairs, whatever their weight."""
-        return sum(summary.n_pairs for summary in self.summaries)
-
-    @property
-    def n_missing(self) -> int:
-        """Number of items whose group is missing."""
-        return sum(summary.n_missing for summary in self.summaries)
+    def __post_init__(self) -> None:
+        for name in ("n_items", "n_queries", "n_pairs", "n_missing"):
+            setattr(self, name, sum(getattr(summary, name) for summary in self.summaries))
 
     @property
     def n_groups(self) -> int:
@@ -171,7 +142,7 @@ class DaskQueries(Cache):
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """The names of the features."""
-        return self.summaries[0].names
+        return self.summaries[0].feature_names
 
     # --- what the outer loop asks for ------------------------------------------------------------
 
@@ -192,8 +163,7 @@ class DaskQueries(Cache):
     def gather(self, function: Callable[..., Any], *columns: Any) -> list[Any]:
         """The results of a function for the queries of each worker, on the client."""
         with while_connected(self.client):
-            results: list[Any] = self.client.gather(self._submit(function, columns))
-        return results
+            return list(self.client.gather(self._submit(function, columns)))
 
     def _submit(self, function: Callable[..., Any], columns: Sequence[Any]) -> list[Any]:
         import cloudpickle
@@ -227,8 +197,8 @@ class DaskQueries(Cache):
         """
         drawn = np.packbits(draw_queries(self.n_queries, fraction, random_state))
         with while_connected(self.client):
-            ids = self._submit(ids_of, ())
-            masks = self.client.submit(chosen_ids, drawn, ids, pure=False).result()
+            ids = self._submit(partitions.ids_of, ())
+            masks = self.client.submit(partitions.chosen_ids, drawn, ids, pure=False).result()
         name = drawn.tobytes().hex()
         rest = self._take([~mask for mask in masks], f"without {name}")
         return rest, self._take(masks, f"only {name}")
@@ -262,7 +232,7 @@ class DaskQueries(Cache):
 
         if not self.raw:
             return self
-        pieces = [dask.delayed(validated)(piece) for piece in self.pieces]
+        pieces = [dask.delayed(partitions.validated)(piece) for piece in self.pieces]
         return replace(self, shares=self.each(Queries.validated), pieces=pieces, raw=False)
 
     def with_scores(self, scores: Any) -> DaskQueries:
@@ -287,13 +257,12 @@ class DaskQueries(Cache):
         import dask
 
         shares, pieces = [], []
-        for share, mask, span, address in zip(
-            self.shares, masks, self.spans, self.addresses(), strict=True
-        ):
+        placed = zip(self.shares, masks, self.spans, self.addresses(), strict=True)
+        for share, mask, span, address in placed:
             if mask.any():
                 shares.append(_submit_to(self.client, address, Queries.take, share, mask))
                 span_pieces = [self.pieces[number] for number in span]
-                pieces.append(dask.delayed(part_of)(self.groups, mask, span_pieces))
+                pieces.append(dask.delayed(partitions.part_of)(self.groups, mask, span_pieces))
         with while_connected(self.client):
             summaries = self.client.gather(self.client.map(_summarize_share, shares, pure=False))
         return replace(
@@ -338,7 +307,7 @@ class DaskQueries(Cache):
             spans = self._balance(client.who_has(read), [piece.key for piece in read], workers)
         self.spans = list(spans.values())
         self.shares = [
-            _submit_to(client, address, join, self.groups, [read[number] for number in span])
+            _submit_to(client, address, partitions.join, self.groups, [read[k] for k in span])
             for address, span in spans.items()
         ]
         _wait(client, self.shares)
@@ -392,15 +361,15 @@ def _wait(client: Any, futures: Any) -> None:
 def _refuse_cut(client: Any, read: list[Any], summaries: list[Summary | None]) -> None:
     """Refuse queries whose rows are on several partitions."""
     present = [summary for summary in summaries if summary is not None]
-    if not may_be_cut(present):
+    if not partitions.may_be_cut(present):
         return
-    cut = client.submit(repeated, client.map(id_hashes, read)).result()
+    cut = client.submit(partitions.repeated, client.map(partitions.id_hashes, read)).result()
     if len(cut):
-        refuse_cut(
+        partitions.refuse_cut(
             len(cut),
             sum(summary.n_queries for summary in present) - len(cut),
             sum(summary.n_pairs for summary in present),
-            client.gather(client.map(partial(labels_of_cut, cut), read)),
+            client.gather(client.map(partial(partitions.labels_of_cut, cut), read)),
         )
 
 
@@ -429,4 +398,4 @@ def _identity(value: Any) -> Any:
 
 
 def _summarize_share(queries: Queries) -> Summary | None:
-    return summarize(Piece(queries, []))
+    return partitions.summarize(Piece(queries, []))
