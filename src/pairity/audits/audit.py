@@ -8,8 +8,8 @@ pairs.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
@@ -23,14 +23,11 @@ from pairity._utils.typing import Array
 from pairity._utils.validation import is_real
 from pairity.audits.estimates import (
     Estimate,
-    Statistics,
-    Support,
-    means,
+    estimate_all,
     resampled_weights,
-    violation,
     with_intervals,
 )
-from pairity.audits.measures import measures_of
+from pairity.audits.measures import Settings, measure
 from pairity.audits.tables import MOST_GROUPS, estimates_to_html, render_estimates
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.checks import require_groups, require_preferences
@@ -197,21 +194,6 @@ class Audit:
         return f"It has that measure for {listed}{more}."
 
 
-@dataclass(frozen=True)
-class Settings:
-    """What is measured, and how intervals are computed; see `audit`."""
-
-    constraints: dict[str, Constraint]
-    cuts: tuple[int, ...]
-    gain: str = "auto"
-    confidence: float = 0.95
-    n_resamples: int = 1000
-    random_state: Any = 0
-
-    def __post_init__(self) -> None:
-        require_sampling(self.confidence, self.n_resamples)
-
-
 def audit(
     y: Any,
     scores: Any,
@@ -302,17 +284,25 @@ def audit(
     weights = {key: options.pop(key, None) for key in ("group", "sample_weight", "query_weight")}
     columns = {"y": y, "qid": qid, "sensitive_features": sensitive_features, **weights}
     settings = Settings(name_constraints(constraints), _cuts(k), **options)
+    require_sampling(settings.confidence, settings.n_resamples)
     if not is_queries(y):
         _require_columns(columns)
     with open_queries({**columns, "scores": scores}) as queries:
         require_groups(queries)
         require_preferences(queries)
-        measure: Callable[..., Any] = _measure
+        settings = replace(settings, gain=choose_gain(settings.gain, queries))
         if queries.distributed:
-            from pairity.audits._distributed import measure
-        gain = choose_gain(settings.gain, queries)
-        statistics, draws, sizes = measure(queries, settings, gain)
-        n_queries, n_items, n_missing, n_pairs, *group_sizes = sizes
+            from pairity.audits._distributed import measure_on_workers
+
+            measured = measure_on_workers(queries, settings)
+        else:
+            weight, n_resamples = queries.weight_of_query, settings.n_resamples
+            draws = resampled_weights(weight[weight > 0], n_resamples, settings.random_state)
+            measured = measure(queries, settings, draws)
+        n_queries, n_items, n_missing, n_pairs, *group_sizes = measured.sizes.tolist()
+        statistics = estimate_all(
+            measured.layout, settings.constraints, queries.groups, measured.sums
+        )
         return Audit(
             name=str(name),
             groups=queries.groups,
@@ -323,36 +313,8 @@ def audit(
             group_sizes=tuple(group_sizes),
             k=settings.cuts,
             confidence=float(settings.confidence),
-            estimates=tuple(with_intervals(statistics, draws, float(settings.confidence))),
+            estimates=tuple(with_intervals(statistics, float(settings.confidence))),
         )
-
-
-def _measure(
-    queries: Queries, settings: Settings, gain: str
-) -> tuple[list[Statistics], Iterator[Array], list[int]]:
-    """The statistics, the resampled query weights and the sizes of queries with their scores."""
-    queries = with_positive_weight(queries)
-    scores, support = np.ascontiguousarray(queries.X[:, 0]), Support(queries)
-    measures = list(measures_of(queries, scores, settings.cuts, gain, support))
-    statistics = [means(measures, queries, support)]
-    for label, constraint in settings.constraints.items():
-        statistics.append(violation(constraint, label, queries, scores, support))
-    weight = queries.weight_of_query
-    draws = resampled_weights(weight, settings.n_resamples, settings.random_state)
-    return statistics, draws, sizes_of(queries, support)
-
-
-def with_positive_weight(queries: Queries) -> Queries:
-    """The queries whose weight is not 0."""
-    weight = queries.weight_of_query
-    return queries if weight.all() else queries.take(np.flatnonzero(weight))
-
-
-def sizes_of(queries: Queries, support: Support) -> list[int]:
-    """Numbers of queries, items, items without a group, pairs, and items of each group."""
-    by_group = support.sizes[:, :-1].sum(axis=0).tolist()
-    pairs = int(support.all_pairs().sum())
-    return [queries.n_queries, queries.n_items, queries.n_missing, pairs, *by_group]
 
 
 # --- validation ----------------------------------------------------------------------------------

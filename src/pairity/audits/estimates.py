@@ -1,14 +1,15 @@
 """Estimates: values averaged over queries, with intervals and sample sizes.
 
-`Statistics` holds several estimates with the rule that computes their values from query weights.
-A bootstrap resample of queries is another vector of query weights, so the same rule gives both the
-values and their intervals.
+A `Part` maps query weights to totals, from which values are computed. A bootstrap resample of
+queries is another vector of query weights, so the same rule gives both the values and their
+intervals. Totals of parts of the data, such as those on several workers, add up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
-from pairity.constraints import Constraint, Contrasts, PairwiseConstraint, largest_gap, largest_gaps
+from pairity.constraints import Constraint, Contrasts, PairwiseConstraint, largest_gaps
 from pairity.data.queries import Queries
 from pairity.pairs.cells import PairKind, cell_counts, mean_of_totals, totals_over_queries
 
@@ -105,20 +106,18 @@ class Measure:
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Estimates without values, their values, and the rule that computes these.
+    """Estimates without values, and their values.
 
     Attributes
     ----------
     estimates : list of Estimate
-    values : array of shape (n_estimates,)
-    resample : function, or None where resampling is not possible
-        Maps query weights of shape (n_resamples, n_queries) to values of shape
-        (n_resamples, n_estimates).
+    values : array of shape (1 + n_resamples, n_estimates)
+        First the values of the data, then those of resampled queries; only the first where
+        resampling is not possible.
     """
 
     estimates: list[Estimate]
     values: Array
-    resample: Callable[[Array], Array] | None
 
 
 class Support:
@@ -189,10 +188,29 @@ class Part:
     totals : function
         Maps query weights, of shape (n_queries,) or (n_resamples, n_queries), to the totals from
         which values are computed. The totals of several parts add up.
+    resampled : bool, whether totals of resampled queries can be computed
     """
 
     counts: Array
     totals: Callable[[Array], Array]
+    resampled: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """The counts and totals of a part; those of several parts add up.
+
+    Attributes
+    ----------
+    counts : array of shape (n_entries, 3)
+    totals : array of shape (1 + n_resamples, ...), first of the data, then of resampled queries
+    """
+
+    counts: Array
+    totals: Array
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.counts + other.counts, self.totals + other.totals)
 
 
 Layout = list[tuple[str, tuple[int, ...]]]  # the names of measures, and their shapes per query
@@ -203,97 +221,77 @@ def layout_of(measures: Sequence[Measure]) -> Layout:
     return [(measure.name, measure.values.shape[1:]) for measure in measures]
 
 
-def means(measures: Sequence[Measure], queries: Queries, support: Support) -> Statistics:
-    """Average each measure over the queries on which it is defined."""
-    part = part_of_means(measures, support)
-    totals = part.totals(queries.weight_of_query)
-    return estimate_means(layout_of(measures), queries.groups, part.counts, totals, part.totals)
-
-
-def part_of_means(measures: Sequence[Measure], support: Support) -> Part:
-    """The contribution of some queries to the means of measures."""
+def _part_of_means(measures: Sequence[Measure], support: Support) -> Part:
+    """The contribution of some queries to the means of measures over queries that define them."""
     counts = [support.counts(~np.isnan(m.values), m.pairs) for m in measures]
     values = np.concatenate([m.values.reshape(len(m.values), -1) for m in measures], axis=1)
     defined = ~np.isnan(values)
     sums, weight = np.where(defined, values, 0.0), defined.astype(np.float64)
-
-    def totals(query_weight: Array) -> Array:
-        return totals_over_queries(sums, weight, query_weight, "pair")
-
+    totals = partial(totals_over_queries, sums, weight, average="pair")
     return Part(np.concatenate(counts), totals)
 
 
-def estimate_means(
-    layout: Layout,
-    groups: tuple[str, ...],
-    counts: Array,
-    totals: Array,
-    resampled: Callable[[Array], Array],
-) -> Statistics:
-    """Means from the counts and totals of all parts; `resampled` gives totals of resamples."""
-    entries = [(name, cell) for name, shape in layout for cell in np.ndindex(shape)]
-    estimates = []
-    for (name, cell), count in zip(entries, counts, strict=True):
-        group, other = [*(groups[k] for k in cell), None, None][:2]
-        estimates.append(_estimate(name, count, group=group, other=other))
-    values = mean_of_totals(totals)
-    return Statistics(estimates, values, lambda weight: mean_of_totals(resampled(weight)))
-
-
-def violation(
-    constraint: Constraint, label: str, queries: Queries, scores: Array, support: Support
-) -> Statistics:
-    """The violation of a constraint and the gaps behind it."""
+def _part_of_violation(
+    constraint: Constraint, queries: Queries, scores: Array, support: Support
+) -> Part:
+    """The contribution of some queries to a violation; of all, if it is not pairwise."""
     if not isinstance(constraint, PairwiseConstraint):
         delta = constraint.delta(queries, scores)
         counts = support.counts(np.ones(queries.n_queries, dtype=bool), None)
-        return _gaps(delta, counts.repeat(delta.size, axis=0), label, queries.groups, None)
-    part = part_of_violation(constraint, queries, scores, support)
-    totals = part.totals(queries.weight_of_query)
-    return estimate_violation(constraint, label, queries.groups, part.counts, totals, part.totals)
-
-
-def part_of_violation(
-    constraint: PairwiseConstraint, queries: Queries, scores: Array, support: Support
-) -> Part:
-    """The contribution of some queries to a violation."""
+        return Part(counts.repeat(delta.size, axis=0), lambda _: delta, resampled=False)
     sums, weight = constraint.sums(queries, scores), constraint.counts(queries)
     pairs = support.pairs(constraint.pairs)
     if constraint.by_group:
         pairs = pairs.sum(axis=2)
-
-    def totals(query_weight: Array) -> Array:
-        return constraint.totals_of(sums, weight, query_weight)
-
-    return Part(support.counts(pairs > 0, pairs), totals)
+    return Part(support.counts(pairs > 0, pairs), partial(constraint.totals_of, sums, weight))
 
 
-def estimate_violation(
-    constraint: PairwiseConstraint,
-    label: str,
-    groups: tuple[str, ...],
-    counts: Array,
-    totals: Array,
-    resampled: Callable[[Array], Array],
-) -> Statistics:
-    """A violation from the counts and totals of all parts; see `estimate_means`."""
-
-    def resampled_delta(query_weight: Array) -> Array:
-        return constraint.from_totals(resampled(query_weight), groups)
-
-    return _gaps(constraint.from_totals(totals, groups), counts, label, groups, resampled_delta)
+def parts_of(
+    measures: Sequence[Measure],
+    constraints: Iterable[Constraint],
+    queries: Queries,
+    scores: Array,
+    support: Support,
+) -> list[Part]:
+    """The contribution of some queries to the means of measures, and then to each violation."""
+    violations = [_part_of_violation(kind, queries, scores, support) for kind in constraints]
+    return [_part_of_means(measures, support), *violations]
 
 
-def _gaps(
-    delta: Array,
-    counts: Array,
-    label: str,
-    groups: tuple[str, ...],
-    resampled_delta: Callable[[Array], Array] | None,
-) -> Statistics:
-    """The largest gap of delta, then every gap; `counts` are those of the entries of delta."""
+def sum_parts(parts: Sequence[Part], weight: Array, draws: Iterable[Array]) -> list[Sums]:
+    """The sums of parts of the same queries, for their weights and for resampled weights."""
+    totals = [[part.totals(weight)[None]] for part in parts]
+    for query_weight in draws:
+        for part, blocks in zip(parts, totals, strict=True):
+            if part.resampled:
+                blocks.append(part.totals(query_weight))
+    blocks_of = zip(parts, totals, strict=True)
+    return [Sums(part.counts, np.concatenate(blocks)) for part, blocks in blocks_of]
+
+
+def estimate_all(
+    layout: Layout, constraints: dict[str, Constraint], groups: tuple[str, ...], sums: list[Sums]
+) -> list[Statistics]:
+    """The means of measures, and the violation and gaps of each constraint, from their sums."""
+    entries = [(name, cell) for name, shape in layout for cell in np.ndindex(shape)]
+    estimates = []
+    for (name, cell), count in zip(entries, sums[0].counts, strict=True):
+        group, other = [*(groups[k] for k in cell), None, None][:2]
+        estimates.append(_estimate(name, count, group=group, other=other))
+    statistics = [Statistics(estimates, mean_of_totals(sums[0].totals))]
+    for (label, constraint), part in zip(constraints.items(), sums[1:], strict=True):
+        deltas = part.totals
+        if isinstance(constraint, PairwiseConstraint):
+            deltas = constraint.from_totals(deltas, groups)
+        statistics.append(_gaps(deltas, part.counts, label, groups))
+    return statistics
+
+
+def _gaps(deltas: Array, counts: Array, label: str, groups: tuple[str, ...]) -> Statistics:
+    """The largest gap of each delta, then every gap; `counts` are those of a delta's entries."""
+    delta = deltas[0]
     contrasts = Contrasts.of(delta)
-    gaps = contrasts.gaps(delta)
+    gaps = contrasts.gaps(deltas)
     second = np.where(contrasts.second >= 0, contrasts.second, contrasts.first)
     weaker = np.minimum(counts[contrasts.first], counts[second])
     estimates = [
@@ -302,16 +300,10 @@ def _gaps(
     ]
     largest = Estimate("violation", constraint=label)
     if estimates:
-        widest = estimates[int(np.argmax(np.abs(gaps)))]
+        widest = estimates[int(np.argmax(np.abs(gaps[0])))]
         largest = replace(widest, measure="violation", group=None, other=None)
-    resample = None
-    if resampled_delta is not None:
-
-        def resample(query_weight: Array) -> Array:
-            deltas = resampled_delta(query_weight)
-            return np.column_stack([largest_gaps(deltas, delta.ndim), contrasts.gaps(deltas)])
-
-    return Statistics([largest, *estimates], np.r_[largest_gap(delta), gaps], resample)
+    values = np.column_stack([largest_gaps(deltas, delta.ndim), gaps])
+    return Statistics([largest, *estimates], values)
 
 
 def _names(contrasts: Contrasts, groups: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
@@ -354,23 +346,13 @@ def draw_queries(
         yield np.bincount(cell, minlength=n * len(block)).reshape(len(block), n) * weight
 
 
-def with_intervals(
-    statistics: list[Statistics], draws: Iterator[Array], confidence: float
-) -> Iterator[Estimate]:
-    """All estimates with their values, and percentiles over the draws as intervals."""
-    resampled: list[list[Array]] = [[] for _ in statistics]
-    for query_weight in draws:
-        for statistic, values in zip(statistics, resampled, strict=True):
-            if statistic.resample is not None:
-                values.append(statistic.resample(query_weight))
+def with_intervals(statistics: Iterable[Statistics], confidence: float) -> Iterator[Estimate]:
+    """All estimates with their values, and percentiles over resampled queries as intervals."""
     levels = np.array([0.5 - confidence / 2, 0.5 + confidence / 2])
-    for statistic, values in zip(statistics, resampled, strict=True):
-        ends = np.full((2, len(statistic.estimates)), np.nan)
-        if values:
-            ends = _quantiles(np.concatenate(values), levels)
-        for estimate, value, interval in zip(
-            statistic.estimates, statistic.values, ends.T, strict=True
-        ):
+    for statistic in statistics:
+        first, resampled = statistic.values[0], statistic.values[1:]
+        ends = _quantiles(resampled, levels).T if len(resampled) else np.full((len(first), 2), NAN)
+        for estimate, value, interval in zip(statistic.estimates, first, ends, strict=True):
             low, high = interval.tolist() if estimate.n_queries > 1 else (NAN, NAN)
             yield replace(estimate, value=float(value), low=low, high=high)
 

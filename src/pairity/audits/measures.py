@@ -1,18 +1,78 @@
-"""The measures of an audit, query by query."""
+"""The measures of an audit: query by query, and summed over queries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairity import metrics
 from pairity._utils.typing import Array
-from pairity.audits.estimates import Measure, Support
+from pairity.audits.estimates import (
+    Layout,
+    Measure,
+    Sums,
+    Support,
+    layout_of,
+    parts_of,
+    sum_parts,
+)
+from pairity.constraints import Constraint
 from pairity.data.queries import Queries
 from pairity.metrics.positions import Positions, ratio
 from pairity.pairs.cells import cell_counts, cell_sums
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is measured, and how intervals are computed; see `pairity.audit`."""
+
+    constraints: dict[str, Constraint]
+    cuts: tuple[int, ...]
+    gain: str = "auto"
+    confidence: float = 0.95
+    n_resamples: int = 1000
+    random_state: Any = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What some of the queries contribute to an audit; the contributions add up.
+
+    Attributes
+    ----------
+    layout : of the measures
+    sums : list of Sums, of the means and then of each violation
+    sizes : int64 array
+        Numbers of queries, items, items without a group, pairs, and items of each group.
+    """
+
+    layout: Layout
+    sums: list[Sums]
+    sizes: NDArray[np.int64]
+
+    def __add__(self, other: Measured) -> Measured:
+        sums = [a + b for a, b in zip(self.sums, other.sums, strict=True)]
+        return Measured(self.layout, sums, self.sizes + other.sizes)
+
+
+def measure(queries: Queries, settings: Settings, draws: Iterable[Array]) -> Measured:
+    """Measure queries whose scores are their one feature, except those of weight 0.
+
+    `draws` are blocks of resampled weights of the other queries.
+    """
+    if not queries.weight_of_query.all():
+        queries = queries.take(np.flatnonzero(queries.weight_of_query))
+    scores, support = np.ascontiguousarray(queries.X[:, 0]), Support(queries)
+    measures = list(measures_of(queries, scores, settings.cuts, settings.gain, support))
+    parts = parts_of(measures, settings.constraints.values(), queries, scores, support)
+    sums = sum_parts(parts, queries.weight_of_query, draws)
+    pairs, by_group = support.all_pairs().sum(), support.sizes[:, :-1].sum(axis=0)
+    sizes = [queries.n_queries, queries.n_items, queries.n_missing, int(pairs), *by_group]
+    return Measured(layout_of(measures), sums, np.array(sizes, dtype=np.int64))
 
 
 def measures_of(

@@ -22,11 +22,13 @@ from pairity.audits.audit import choose_gain
 from pairity.audits.estimates import (
     Estimate,
     Measure,
-    Statistics,
+    Part,
     Support,
-    means,
+    estimate_all,
+    layout_of,
+    parts_of,
     resampled_weights,
-    violation,
+    sum_parts,
     with_intervals,
 )
 from pairity.baselines.methods import Method, Rankings
@@ -129,21 +131,22 @@ class Measuring:
         the draw, and a query is resampled with all its rankings.
         """
         copies, support = Copies.of(queries, result), Support(queries)
-        statistics = [means(list(_utility(queries, copies)), queries, support)]
-        resampled: dict[str, list[Array]] = {name: [] for name in self.constraints}
-        for name, constraint in self.constraints.items():
-            statistic = violation(constraint, name, copies.queries, copies.scores, support)
-            statistics.append(copies.resample_queries(statistic, resampled[name]))
-        draws = resampled_weights(queries.weight_of_query, self.n_resamples, 0)
+        utility, weight = list(_utility(queries, copies)), queries.weight_of_query
+        means, *violations = parts_of(
+            utility, self.constraints.values(), copies.queries, copies.scores, support
+        )
+        parts = [means, *map(copies.of_queries, violations)]
+        sums = sum_parts(parts, weight, resampled_weights(weight, self.n_resamples, 0))
+        statistics = estimate_all(layout_of(utility), self.constraints, queries.groups, sums)
         estimates = {
             estimate.constraint or estimate.measure: estimate
-            for estimate in with_intervals(statistics, draws, self.confidence)
+            for estimate in with_intervals(statistics, self.confidence)
             if estimate.measure not in ("gap", "gap_within")
         }
         return estimates, {
-            name: tuple(np.round(np.concatenate(parts), _DIGITS).tolist())
-            for name, parts in resampled.items()
-            if parts and isfinite(estimates[name].high)
+            name: tuple(np.round(statistic.values[1:, 0], _DIGITS).tolist())
+            for name, statistic in zip(self.constraints, statistics[1:], strict=True)
+            if isfinite(estimates[name].high)
         }
 
 
@@ -180,18 +183,11 @@ class Copies:
         """Return the mean over each query's copies of a value per copy."""
         return sums(self.original, self.share * values, n_queries)
 
-    def resample_queries(self, statistic: Statistics, values: list[Array]) -> Statistics:
-        """Make a statistic of copies one of queries, which appends its violations to `values`."""
-        of_copies = statistic.resample
-        if of_copies is None:
-            return statistic
-
-        def resample(query_weight: Array) -> Array:
-            drawn = of_copies(query_weight[:, self.original] * self.share)
-            values.append(drawn[:, 0])
-            return drawn
-
-        return replace(statistic, resample=resample)
+    def of_queries(self, part: Part) -> Part:
+        """Make a part of copies, whose totals depend on their weights, one of queries."""
+        return replace(
+            part, totals=lambda weight: part.totals(weight[..., self.original] * self.share)
+        )
 
 
 def require_rankings(queries: Queries, result: Rankings) -> None:

@@ -14,9 +14,10 @@ from pairity.audits.estimates import (
     Measure,
     Statistics,
     Support,
-    means,
+    estimate_all,
+    parts_of,
     resampled_weights,
-    violation,
+    sum_parts,
 )
 from pairity.constraints import Constraint, Contrasts, PairwiseConstraint
 from pairity.data.queries import Queries
@@ -61,26 +62,23 @@ class Observer:
         self.statistics = self._statistics(first)
 
     def _statistics(self, scores: Array) -> dict[str, Statistics]:
-        concordant = cell_sums(self.queries, scores).sum(axis=(1, 2))
-        auc = ratio(concordant, cell_counts(self.queries).sum(axis=(1, 2)))
-        return {
-            "violation": violation(self.constraint, self.label, self.queries, scores, self.support),
-            "auc": means([Measure("auc", auc)], self.queries, self.support),
-        }
+        queries, weight = self.queries, self.queries.weight_of_query
+        concordant = cell_sums(queries, scores).sum(axis=(1, 2))
+        auc = Measure("auc", ratio(concordant, cell_counts(queries).sum(axis=(1, 2))))
+        parts = parts_of([auc], [self.constraint], queries, scores, self.support)
+        draws = resampled_weights(weight, self.n_resamples, self.random_state)
+        sums, named = sum_parts(parts, weight, draws), {self.label: self.constraint}
+        utility, violation = estimate_all([("auc", ())], named, queries.groups, sums)
+        return {"violation": violation, "auc": utility}
 
     def changes(self, scores: Array) -> tuple[Change, ...]:
         """The changes of violation and AUC; both rankers are measured on the same resamples."""
         changes = []
         for name, new in self._statistics(scores).items():
-            old, differences = self.statistics[name], []
-            if new.resample is not None and old.resample is not None:
-                weight = self.queries.weight_of_query
-                differences = [
-                    (new.resample(draws) - old.resample(draws))[:, 0]
-                    for draws in resampled_weights(weight, self.n_resamples, self.random_state)
-                ]
-            change = Change(name, float(new.values[0] - old.values[0]))
-            changes.append(_with_interval(change, np.r_[NAN, *differences], self.confidence))
+            old = self.statistics[name].values[:, 0]
+            difference, *resampled = new.values[:, 0] - old
+            change = Change(name, float(difference))
+            changes.append(_with_interval(change, np.array(resampled), self.confidence))
         return tuple(changes)
 
     def gaps(self, scores: Array) -> Array:
