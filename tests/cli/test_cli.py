@@ -9,6 +9,8 @@ import pytest
 import pairity
 from pairity import FairRanker
 from pairity.cli import main
+from pairity.cli.options import CONSTRAINTS
+from pairity.constraints import CATALOGUE
 from pairity.data.tables import read_table
 from pairity.datasets import make_biased_ranking
 
@@ -235,3 +237,8 @@ def test_help(capsys):
             main([command, "--help"])
         assert stopped.value.code == 0
         assert "examples:" in capsys.readouterr().out
+
+
+def test_help_names_every_constraint():
+    *first, last = CATALOGUE
+    assert f"{', '.join(first)} or {last}" == CONSTRAINTS

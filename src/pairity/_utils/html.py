@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-_VOID = {"input", "meta", "br", "hr"}
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 _STYLE = """
 .pairity table { border-collapse: collapse; margin: .6em 0 1.2em; }
@@ -39,33 +38,25 @@ def join(parts: Iterable[Any]) -> Html:
 
 
 def tag(element: str, /, *children: Any, **attributes: Any) -> Html:
-    """Make an element; ``cls`` is its class, and an underscore in a name becomes a hyphen.
-
-    Attributes that are None or False are left out; one that is True has no value.
+    """Make an element; attributes that are None are left out, and ``class_`` is its class.
 
     Examples
     --------
     >>> from pairity._utils.html import tag
-    >>> print(tag("p", "1 < 2 ", tag("b", "yes"), cls="note", data_at=3))
-    <p class="note" data-at="3">1 &lt; 2 <b>yes</b></p>
+    >>> print(tag("p", "1 < 2 ", tag("b", "yes"), class_="note", title=None))
+    <p class="note">1 &lt; 2 <b>yes</b></p>
     """
     text = "".join(
-        f" {_attribute(key)}" if value is True else f' {_attribute(key)}="{escape(value)}"'
+        f' {key.rstrip("_")}="{escape(value)}"'
         for key, value in attributes.items()
-        if value is not None and value is not False
+        if value is not None
     )
-    if element in _VOID:
-        return Html(f"<{element}{text}>")
     return Html(f"<{element}{text}>{join(children)}</{element}>")
-
-
-def _attribute(key: str) -> str:
-    return {"cls": "class"}.get(key, key.rstrip("_").replace("_", "-"))
 
 
 def notebook(*content: Any) -> Html:
     """Wrap content for a notebook, with a style sheet for its tables."""
-    return tag("div", tag("style", Html(_STYLE)), *content, cls="pairity")
+    return tag("div", tag("style", Html(_STYLE)), *content, class_="pairity")
 
 
 def shade(difference: float) -> str:
@@ -75,15 +66,20 @@ def shade(difference: float) -> str:
 
 
 def table(
-    header: Sequence[Any], rows: Iterable[Sequence[Any]], *, caption: Any = None, **attributes: Any
+    header: Sequence[Any],
+    rows: Iterable[Sequence[Any]],
+    *,
+    caption: Any = None,
+    styles: Mapping[tuple[int, int], str] | None = None,
 ) -> Html:
-    """Make a table whose first column has the row names; a row may also be an element."""
+    """Make a table whose first column has the row names; `styles` are those of some cells."""
     head = tag("tr", *(tag("th", cell, scope="col") for cell in header))
-    body = [
-        row
-        if isinstance(row, Html)
-        else tag("tr", tag("th", row[0], scope="row"), *(tag("td", cell) for cell in row[1:]))
-        for row in rows
-    ]
+    body = []
+    for number, (name, *values) in enumerate(rows):
+        cells = [
+            tag("td", cell, style=(styles or {}).get((number, column)))
+            for column, cell in enumerate(values, start=1)
+        ]
+        body.append(tag("tr", tag("th", name, scope="row"), *cells))
     title = () if caption is None else (tag("caption", caption),)
-    return tag("table", *title, tag("thead", head), tag("tbody", *body), **attributes)
+    return tag("table", *title, tag("thead", head), tag("tbody", *body))

@@ -28,12 +28,13 @@ from pairity.audits.estimates import (
     with_intervals,
 )
 from pairity.audits.measures import Settings, measure
-from pairity.audits.tables import MOST_GROUPS, estimates_to_html, render_estimates
+from pairity.audits.tables import MOST_GROUPS, to_html, to_text
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.checks import require_groups, require_preferences
 from pairity.data.queries import Queries
 from pairity.data.sources import is_queries, open_queries
 from pairity.exceptions import InputError
+from pairity.metrics.positions import choose
 from pairity.metrics.utility import GAINS, HIGHEST_EXPONENT
 
 _LISTED = 8  # the most alternatives that an error names
@@ -156,14 +157,12 @@ class Audit:
         return f"Audit(name={self.name!r}, n_queries={self.n_queries}, auc={self.auc:.4f})"
 
     def __str__(self) -> str:
-        tables = render_estimates(self._index, self.groups, self.k, self.confidence)
-        return f"{self._head()}\n\n{tables}"
+        return f"{self._head()}\n\n{to_text(self)}"
 
     def _repr_html_(self) -> str:
         """The same tables, for notebooks."""
-        tables = estimates_to_html(self._index, self.groups, self.k, self.confidence)
         head = (tag("p", tag("bdi", line)) for line in self._head().splitlines())
-        return notebook(*head, tables)
+        return notebook(*head, to_html(self))
 
     def _head(self) -> str:
         title = f"Audit of {shorten(self.name, 60)}" if self.name else "Audit"
@@ -352,9 +351,7 @@ def require_sampling(confidence: Any, n_resamples: Any) -> None:
 
 def choose_gain(gain: str, queries: Any) -> str:
     """The name of the gain; "auto" is exponential if the labels are small grades."""
-    names = ("auto", *GAINS)
-    if gain not in names:
-        raise InputError(f"gain is {gain!r}. Choose one of {', '.join(map(repr, names))}.")
+    choose({"auto": None, **GAINS}, gain, "gain")
     if gain != "auto":
         return gain
     return "linear" if queries.total(_n_not_grades) else "exponential"

@@ -1,17 +1,19 @@
-"""Estimates as tables with notes, in plain text and as HTML."""
+"""The estimates of an audit as tables with notes, in plain text and as HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isnan
+from typing import TYPE_CHECKING
 
 from pairity._utils.html import Html, join, shade, table, tag
 from pairity._utils.text import render_table, short_names, shorten
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate, groups_of_largest_gap
 from pairity.constraints import CATALOGUE
 
-Index = Mapping[tuple[str, str | None, str | None, str | None], Estimate]
+if TYPE_CHECKING:
+    from pairity.audits.audit import Audit
 
 MOST_GROUPS = 8  # that fit beside each other on a terminal of 120 columns
 _UNDEFINED = "-"
@@ -39,73 +41,55 @@ class Section:
     differences: Mapping[tuple[int, int], float] = field(default_factory=dict)
 
 
-def render_estimates(
-    index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
-) -> str:
-    """Tables of the estimates of an audit, by (measure, group, other, constraint).
-
-    At most 8 groups are shown.
-    """
+def to_text(audit: Audit) -> str:
+    """The tables of an audit; at most 8 groups are shown."""
     tables = [
         (f"{section.title}\n" if section.title else "")
         + render_table(section.header, section.rows, left=section.left)
-        for section in _sections(index, groups, cuts, confidence)
+        for section in _sections(audit)
     ]
-    return "\n\n".join([*tables, "\n".join(_notes(index))])
+    return "\n\n".join([*tables, "\n".join(_notes(audit))])
 
 
-def estimates_to_html(
-    index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
-) -> Html:
+def to_html(audit: Audit) -> Html:
     """The same as HTML; colours in K × K tables show how far a value is from equality."""
     tables = [
         table(
             [tag("bdi", cell) for cell in section.header],
-            [_html_row(section, row) for row in range(len(section.rows))],
+            [[tag("bdi", cell) for cell in row] for row in section.rows],
             caption=section.title or None,
+            styles={place: shade(far) for place, far in section.differences.items() if far},
         )
-        for section in _sections(index, groups, cuts, confidence)
+        for section in _sections(audit)
     ]
-    return join([*tables, *(tag("p", note) for note in _notes(index))])
+    return join([*tables, *(tag("p", note) for note in _notes(audit))])
 
 
-def _html_row(section: Section, row: int) -> Html:
-    first, *others = (tag("bdi", cell) for cell in section.rows[row])
-    differences = section.differences
-    cells = [
-        tag("td", cell, style=shade(far) if (far := differences.get((row, column))) else None)
-        for column, cell in enumerate(others, start=1)
-    ]
-    return tag("tr", tag("th", first, scope="row"), *cells)
-
-
-def _sections(
-    index: Index, groups: Sequence[str], cuts: Sequence[int], confidence: float
-) -> list[Section]:
-    names = dict(zip(groups, short_names(groups), strict=True))
-    shown = {group: names[group] for group in groups[:MOST_GROUPS]}
-    interval = f"{100 * confidence:g} % interval"
+def _sections(audit: Audit) -> list[Section]:
+    names = dict(zip(audit.groups, short_names(audit.groups), strict=True))
+    shown = {group: names[group] for group in audit.groups[:MOST_GROUPS]}
+    interval = f"{100 * audit.confidence:g} % interval"
     preferred = "How often the preferred item (row) is ranked above the other item (column)"
     above = "How often an item of the row is ranked above an item of the column, for any labels"
     sections = [
-        _overall(index, cuts, interval),
-        _violations(index, names, interval),
-        _by_group(index, shown, cuts),
-        _cells(index, shown, "preferred_above", preferred),
-        _cells(index, shown, "above", above),
+        _overall(audit, interval),
+        _violations(audit, names, interval),
+        _by_group(audit, shown),
+        _cells(audit, shown, "preferred_above", preferred),
+        _cells(audit, shown, "above", above),
     ]
     return [section for section in sections if section.rows]
 
 
-def _overall(index: Index, cuts: Sequence[int], interval: str) -> Section:
+def _overall(audit: Audit, interval: str) -> Section:
     names = {
         "auc": "AUC",
-        **{f"ndcg@{k}": f"NDCG@{k}" for k in cuts},
+        **{f"ndcg@{k}": f"NDCG@{k}" for k in audit.k},
         "average_precision": "average precision",
         "awrf": "AWRF (1 is parity)",
         "ndkl": "NDKL (0 is parity)",
     }
-    estimates = [index[measure, None, None, None] for measure in names]
+    estimates = [audit.estimate(measure) for measure in names]
     rows = [
         [name, value, _interval(estimate), f"{estimate.n_queries:,}"]
         for name, value, estimate in zip(names.values(), _values(estimates), estimates, strict=True)
@@ -113,13 +97,13 @@ def _overall(index: Index, cuts: Sequence[int], interval: str) -> Section:
     return Section("", ["all items", "value", interval, "queries"], rows)
 
 
-def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
-    estimates = [estimate for estimate in index.values() if estimate.measure == "violation"]
+def _violations(audit: Audit, names: dict[str, str], interval: str) -> Section:
+    estimates = [estimate for estimate in audit.estimates if estimate.measure == "violation"]
     rows = []
     for estimate, value in zip(estimates, _values(estimates), strict=True):
         gaps = [
             gap
-            for gap in index.values()
+            for gap in audit.estimates
             if gap.constraint == estimate.constraint and gap.measure != "violation"
         ]
         ends = [names[group] for group in groups_of_largest_gap(gaps)] or [_UNDEFINED] * 2
@@ -136,28 +120,28 @@ def _violations(index: Index, names: dict[str, str], interval: str) -> Section:
     return Section("", header, rows, (0, 3, 4, 7))
 
 
-def _by_group(index: Index, shown: dict[str, str], cuts: Sequence[int]) -> Section:
+def _by_group(audit: Audit, shown: dict[str, str]) -> Section:
     names = {
         "auc": "AUC, group preferred",
         "auc_within": "AUC inside the group",
-        **{f"ndcg_within@{k}": f"NDCG@{k} inside the group" for k in cuts},
+        **{f"ndcg_within@{k}": f"NDCG@{k} inside the group" for k in audit.k},
         "merit": "mean label (merit)",
         "exposure": "exposure",
         "exposure_to_merit": "exposure / merit",
-        **{f"top_share@{k}": f"share of the top {k}" for k in cuts},
+        **{f"top_share@{k}": f"share of the top {k}" for k in audit.k},
         "population_share": "share of all items",
     }
-    columns = [_values([index[measure, group, None, None] for measure in names]) for group in shown]
+    columns = [_values([audit.estimate(name, group=group) for name in names]) for group in shown]
     rows = [list(row) for row in zip(names.values(), *columns, strict=True)]
     return Section("", ["by group", *shown.values()], rows)
 
 
-def _cells(index: Index, shown: dict[str, str], measure: str, title: str) -> Section:
+def _cells(audit: Audit, shown: dict[str, str], measure: str, title: str) -> Section:
     """A K × K table of a measure, with the number of pairs beside each value."""
-    equality = 0.5 if measure == "above" else index["auc", None, None, None].value
+    equality = 0.5 if measure == "above" else audit.auc
     header, columns, differences = [measure.split("_")[0]], [list(shown.values())], {}
     for other, name in shown.items():
-        estimates = [index[measure, group, other, None] for group in shown]
+        estimates = [audit.estimate(measure, group=group, other=other) for group in shown]
         for row, estimate in enumerate(estimates):
             if not isnan(estimate.value - equality):
                 differences[row, len(columns)] = estimate.value - equality
@@ -167,8 +151,8 @@ def _cells(index: Index, shown: dict[str, str], measure: str, title: str) -> Sec
     return Section(title, header, rows, differences=differences)
 
 
-def _notes(index: Index) -> list[str]:
-    estimates = index.values()
+def _notes(audit: Audit) -> list[str]:
+    estimates = audit.estimates
     few = f"* Fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to rely on."
     undefined = "Undefined on these queries (NDCG and merit need labels of 0 or more)."
     largest = "A violation is the largest gap between two groups; fairness is 1 - violation."

@@ -1,9 +1,10 @@
 """The command ``pairity``: subcommands that read files, call one library function and write.
 
-Each subcommand is a module here. Its HELP is the line in the list of commands, DESCRIPTION and
-EXAMPLES surround the options in its own help, `add_to` declares the options, and `run` does the
-work and returns the exit status: 0 for success, 1 if a target that was asked for was not reached, 2
-for bad usage or input, 130 after an interruption, 141 if the reader of the output went away.
+Each subcommand is a module here. Its docstring is its help: the first line is shown in the list of
+commands, the second paragraph above the options, and the examples below them. `add_to` declares the
+options, and `run` does the work and returns the exit status: 0 for success, 1 if a target that was
+asked for was not reached, 2 for bad usage or input, 130 after an interruption, 141 if the reader of
+the output went away.
 """
 
 from __future__ import annotations
@@ -80,8 +81,11 @@ def make_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     for name in _COMMANDS:
         module = import_module(f"pairity.cli.{name}")
-        texts = {"help": module.HELP, "description": module.DESCRIPTION, "epilog": module.EXAMPLES}
-        command = commands.add_parser(name, **texts, **_STYLE)
+        # Python without docstrings (-OO) shows the options only.
+        line, description, examples = (module.__doc__ or "\n\n" * 2).split("\n\n", 2)
+        line = line[:1].lower() + line[1:].removesuffix(".")
+        texts: Any = {"description": description, "epilog": f"examples:\n{examples}", **_STYLE}
+        command = commands.add_parser(name, help=line, **texts)
         command.set_defaults(run=module.run, parser=command)
         module.add_to(command)
     return parser

@@ -1,27 +1,14 @@
-"""``pairity audit``: utility and disparity of given scores."""
+r"""Measure how given scores order the groups.
 
-from __future__ import annotations
+Measure utility and disparity of given scores, with confidence intervals.
 
-import argparse
-from functools import partial
-from typing import Any
-
-from pairity.cli import options
-from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers, read_by_workers
-from pairity.cli.output import note, show_or_json
-from pairity.exceptions import InputError
-
-HELP = "measure how given scores order the groups"
-DESCRIPTION = "Measure utility and disparity of given scores, with confidence intervals."
-EXAMPLES = """\
-examples:
   pairity audit ranked.csv --label hired --query search_id --group gender --score score
-  pairity audit ranked.parquet --label hired --query search_id --group gender --group age \\
+  pairity audit ranked.parquet --label hired --query search_id --group gender --group age \
       --quantile-groups age=3 --score score --format json
   pairity audit ranked.csv --label hired --query search_id --group gender --score hired
   pairity audit web.svm --group 3 --quantile-groups 0.4 --score 1
   pairity audit --run run.txt --qrels qrels.txt --group-file groups.txt
-  pairity audit ranked.csv --label hired --query search_id --group gender --score score \\
+  pairity audit ranked.csv --label hired --query search_id --group gender --score score \
       --constraint inter --fail-above 0.05 --quiet
 
 The third command audits the label itself. The last one is for pipelines: its exit status is 1 if
@@ -33,6 +20,17 @@ irrelevant, as in trec_eval, and judged documents that the run lacks count as ra
 options --unjudged and --not-retrieved leave them out instead. Topics that only one of the files
 contains are left out.
 """
+
+from __future__ import annotations
+
+import argparse
+from functools import partial
+from typing import Any
+
+from pairity.cli import options
+from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers, read_by_workers
+from pairity.cli.output import note, show_or_json
+from pairity.exceptions import InputError
 
 
 def add_to(parser: Any) -> None:
@@ -48,7 +46,7 @@ def add_to(parser: Any) -> None:
         ("--not-retrieved", "last", "judged documents that the run lacks"),
     ):
         trec(name, text, choices=(default, "leave-out"), default=default)
-    constraints = "statistical, inter, intra or marginal; may be repeated (default: all)"
+    constraints = f"{options.CONSTRAINTS}; may be repeated (default: all)"
     option("--constraint NAME", constraints, action="append")
     option("--fail-above X", "exit with status 1 if a violation is above X", type=float)
     resamples = "resamples of queries for confidence intervals; 0 for none"
@@ -81,9 +79,8 @@ def run(args: argparse.Namespace) -> int:
         )  # fmt: skip
     show_or_json(args, result.to_dict(), result)
     limit = args.fail_above
-    if limit is None:
-        return 0
-    above = {name: value for name, value in result.violation.items() if not value <= limit}
+    violations = {} if limit is None else result.violation
+    above = {name: value for name, value in violations.items() if not value <= limit}
     for name, value in above.items():
         note(f"the {name} violation, {value:.4f}, is above {limit:g}.")
     return 1 if above else 0

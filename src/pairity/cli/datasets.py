@@ -1,4 +1,15 @@
-"""``pairity datasets``: the known data sets and their files."""
+"""List, describe and download public data sets.
+
+List the data sets that pairity knows, describe one, or download its files.
+
+  pairity datasets
+  pairity datasets describe trec_w3c
+  pairity datasets fetch trec_w3c --data data
+  pairity datasets --format json
+
+Files are looked for in --data or in the folder that PAIRITY_DATA names, and then in the user's
+cache. A downloaded file goes to --data or to the cache, and is kept only if its SHA-256 is right.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +21,6 @@ from pairity.cli.output import show_or_json
 
 if TYPE_CHECKING:
     from pairity.datasets.catalogue import DataSet
-
-HELP = "list, describe and download public data sets"
-DESCRIPTION = "List the data sets that pairity knows, describe one, or download its files."
-EXAMPLES = """\
-examples:
-  pairity datasets
-  pairity datasets describe trec_w3c
-  pairity datasets fetch trec_w3c --data data
-  pairity datasets --format json
-
-Files are looked for in --data or in the folder that PAIRITY_DATA names, and then in the user's
-cache. A downloaded file goes to --data or to the cache, and is kept only if its SHA-256 is right.
-"""
 
 
 def add_to(parser: Any) -> None:

@@ -1,8 +1,13 @@
-"""``pairity demo``: the main job on built-in data, from training to the report.
+"""Run the main job on built-in data.
 
-Labels are biased towards one of two groups by a known amount. The plain ranker learns that bias;
-the reweighted ranker is trained on the same labels. Both are audited on held-out queries, against
-the biased labels and against the unbiased labels, which neither has seen.
+Train a plain and a reweighted ranker on built-in data, compare them, and write a report.
+
+  pairity demo
+  pairity demo --seed 3 --output demo.html --format json
+
+The labels are biased towards one of two groups by a known amount. The plain ranker learns that
+bias; the reweighted ranker is trained on the same labels. Both are audited on held-out queries,
+against the biased labels and against the unbiased labels, which neither has seen.
 """
 
 from __future__ import annotations
@@ -20,16 +25,6 @@ if TYPE_CHECKING:
     from pairity.audits.audit import Audit
     from pairity.data.queries import Queries
     from pairity.reports.evidence import Evidence
-
-HELP = "run the main job on built-in data"
-DESCRIPTION = (
-    "Train a plain and a reweighted ranker on built-in data, compare them, and write a report."
-)
-EXAMPLES = """\
-examples:
-  pairity demo
-  pairity demo --seed 3 --output demo.html --format json
-"""
 
 
 def add_to(parser: Any) -> None:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pairity._utils.extras import import_extra
+from pairity._utils.files import as_list
 from pairity.cli.options import add, has_workers
 from pairity.exceptions import InputError
 
@@ -113,9 +114,7 @@ def read_by_workers(
 
     groups = args.group if len(args.group) > 1 else args.group[0]
     named = {"y": args.label, "qid": args.query, "sensitive_features": groups, **columns}
-    wanted = [
-        name for names in named.values() for name in ([names] if isinstance(names, str) else names)
-    ]
+    wanted = [name for names in named.values() for name in as_list(names)]
     frame = read_frame(table.path, args.query, columns=wanted, npartitions=_n_workers(client))
     return {role: frame[name] for role, name in named.items()}
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pairity._utils.files import as_list
 from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
     from pairity.data.queries import Queries
     from pairity.data.tables import Table
 
+# The names of `pairity.constraints.CATALOGUE`, whose import takes too long for --help.
+CONSTRAINTS = "statistical, inter, intra or marginal"
 FORMATS = "CSV, TSV, Parquet (a file or a folder), Arrow, Feather or LETOR; .gz is allowed"
 ROLES = {
     "label": "a higher label is more relevant",
@@ -69,8 +73,7 @@ def add_model(parser: Any, name: str = "model", **settings: Any) -> None:
 
 def add_constraint(parser: Any) -> None:
     """Add the constraint whose violation is to be reduced."""
-    names = "statistical, inter, intra or marginal"
-    add(parser, "--constraint NAME", names, default="inter")
+    add(parser, "--constraint NAME", CONSTRAINTS, default="inter")
 
 
 def add_share(parser: Any, name: str, text: str) -> None:
@@ -113,25 +116,20 @@ def add_quiet(parser: Any) -> None:
 
 def add_seed(parser: Any, text: str) -> None:
     """Add the seed."""
-    add(parser, "--seed N", text, type=_seed, default=0)
+    add(parser, "--seed N", text, type=whole_number(0, 2**32 - 1), default=0)
 
 
-def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) < 2**32):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2^32 - 1")
-    return int(text)
+def whole_number(least: int, most: int = 10**9) -> Callable[[str], int]:
+    """Make a function that reads a whole number from `least` to `most`."""
 
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a whole number from {least:,} to {most:,}"
+            )
+        return int(text)
 
-def natural_number(text: str, least: int = 0) -> int:
-    """Read a whole number of at least `least`."""
-    if not (text.isascii() and text.isdigit() and least <= int(text) < 10**9):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least {least}")
-    return int(text)
-
-
-def positive_number(text: str) -> int:
-    """Read a whole number of at least 1."""
-    return natural_number(text, 1)
+    return read
 
 
 def progress_setting(args: argparse.Namespace) -> Any:
@@ -191,11 +189,11 @@ def require_roles(table: Table, args: argparse.Namespace, roles: tuple[str, ...]
     Columns with likely names are suggested, but never used without the user's word.
     """
     for role in roles:
-        for name in _columns_named(args, role):
+        for name in as_list(getattr(args, role)):
             table.column_for(role, name)
     from_file = {"group"} if args.group_file else set()
     known = {*table.roles, *from_file}
-    missing = [role for role in roles if role not in known and not _columns_named(args, role)]
+    missing = [role for role in roles if role not in known and not as_list(getattr(args, role))]
     if not missing:
         return
     suggested = {role: table.likely(role) for role in missing}
@@ -210,11 +208,6 @@ def require_roles(table: Table, args: argparse.Namespace, roles: tuple[str, ...]
         f"{' …' if len(table.columns) > 50 else ''}\n"
         f"{run}{fill}:\n  {args.command} {' '.join(options)}"
     )
-
-
-def _columns_named(args: argparse.Namespace, role: str) -> list[str]:
-    value = getattr(args, role)
-    return list(value) if isinstance(value, list) else [] if value is None else [value]
 
 
 def read_queries(table: Table, args: argparse.Namespace) -> Queries:

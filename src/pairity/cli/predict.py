@@ -1,4 +1,14 @@
-"""``pairity predict``: scores of a table's rows from a saved model."""
+"""Score rows with a saved model.
+
+Score rows with a saved model, in the order of the rows.
+
+  pairity predict model new.csv > scores.csv
+  pairity predict model new.parquet --output scores.csv
+  pairity predict model new.csv --format json
+
+The output has one score per row, in the order of the rows. Groups are not needed. Columns are found
+by the names that the model was trained on; other columns are ignored.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +21,11 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from pairity.cli import options
-from pairity.cli.output import note, print_json
+from pairity.cli.output import note
 from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
     from pairity._utils.typing import Array
-
-_BLOCK = 100_000  # scores turned into text at a time, which bounds memory
-HELP = "score rows with a saved model"
-DESCRIPTION = "Score rows with a saved model, in the order of the rows."
-EXAMPLES = """\
-examples:
-  pairity predict model new.csv > scores.csv
-  pairity predict model new.parquet --output scores.csv
-  pairity predict model new.csv --format json
-
-The output has one score per row, in the order of the rows. Groups are not needed. Columns are found
-by the names that the model was trained on; other columns are ignored.
-"""
 
 
 def add_to(parser: Any) -> None:
@@ -69,25 +66,24 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(scores: Array, args: argparse.Namespace) -> None:
+    write = _write_json if args.format == "json" else _write_csv
     if args.output is None:
-        if args.format == "json":
-            print_json(scores.tolist())
-        else:
-            _write_csv(scores, sys.stdout)
+        write(scores, sys.stdout)
         return
     from pairity._utils.files import atomic_write
 
     with atomic_write(args.output) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
-        if args.format == "json":
-            text.write(json.dumps(scores.tolist()))
-        else:
-            _write_csv(scores, text)
+        write(scores, text)
     if not args.quiet:
         note(f"{len(scores):,} scores written to {args.output}.")
+
+
+def _write_json(scores: Array, file: Any) -> None:
+    json.dump(scores.tolist(), file, indent=2)
+    file.write("\n")
 
 
 def _write_csv(scores: Array, file: Any) -> None:
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["score"])
-    for start in range(0, len(scores), _BLOCK):
-        writer.writerows([repr(score)] for score in scores[start : start + _BLOCK].tolist())
+    writer.writerows([repr(float(score))] for score in scores)

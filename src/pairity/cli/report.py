@@ -1,4 +1,14 @@
-"""``pairity report``: the page about models that `pairity train` saved."""
+"""Write the page about a saved model, for the people who decide.
+
+Write the page about models that `pairity train` saved.
+
+  pairity report model
+  pairity report model --output hiring.html --title "Hiring, March"
+  pairity report model other-model --output both.html
+
+The page needs no network and no server: open it, send it, print it. Several models share one page
+if they were measured on the same held-out queries with the same constraint.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +22,6 @@ from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
     from pairity.reports.evidence import Evidence
-
-HELP = "write the page about a saved model, for the people who decide"
-DESCRIPTION = "Write the page about models that `pairity train` saved."
-EXAMPLES = """\
-examples:
-  pairity report model
-  pairity report model --output hiring.html --title "Hiring, March"
-  pairity report model other-model --output both.html
-
-The page needs no network and no server: open it, send it, print it. Several models share one page
-if they were measured on the same held-out queries with the same constraint.
-"""
 
 
 def add_to(parser: Any) -> None:

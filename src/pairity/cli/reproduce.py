@@ -1,4 +1,14 @@
-"""``pairity reproduce``: the experiments of the paper."""
+"""Run the paper's experiments: tables, figures, verdicts.
+
+Run the paper's experiments and write tables, figures and verdicts.
+
+  pairity reproduce --quick                      a trial in a few minutes
+  pairity reproduce --data DIR                   everything, with the data sets in DIR
+  pairity reproduce --only TREC --seeds 5        one data set, five splits
+
+Without --data, the data sets are looked for in the folder that PAIRITY_DATA names and in the user's
+cache, and downloaded otherwise. An interrupted run resumes when it is started again.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +19,6 @@ from typing import Any
 
 from pairity.cli import options
 from pairity.cli.output import show_or_json
-
-HELP = "run the paper's experiments: tables, figures, verdicts"
-DESCRIPTION = "Run the paper's experiments and write tables, figures and verdicts."
-EXAMPLES = """\
-examples:
-  pairity reproduce --quick                      a trial in a few minutes
-  pairity reproduce --data DIR                   everything, with the data sets in DIR
-  pairity reproduce --only TREC --seeds 5        one data set, five splits
-
-Without --data, the data sets are looked for in the folder that PAIRITY_DATA names and in the user's
-cache, and downloaded otherwise. An interrupted run resumes when it is started again.
-"""
 
 
 def add_to(parser: Any) -> None:

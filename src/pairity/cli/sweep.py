@@ -1,4 +1,19 @@
-"""``pairity sweep``: many methods on one table, and the frontier that they make."""
+r"""Compare methods on one table, and show what a lower violation costs.
+
+Run pairity's method and the baselines with several settings; print the frontier.
+
+  pairity sweep jobs.csv --label hired --query search_id --group gender --output runs
+  pairity sweep jobs.csv --label hired --query search_id --group gender --output runs \
+      --constraint statistical --epsilon 0.1 --seeds 3 --plot frontier.png --report sweep.html
+  pairity sweep jobs.csv --label hired --query search_id --group gender \
+      --methods plain reweighted lagrangian --budget 2 --format csv > frontier.csv
+
+Queries are split into training, validation and test queries for each seed, in turn: with
+--test 0.2, the seeds 0 to 4 test on all queries. The table shows the test queries; * marks the
+Pareto front. The point is picked on the validation queries: the most accurate one whose violation
+is at most EPSILON at 95 % confidence. If --epsilon is given and no point qualifies, the exit status
+is 1. With --output, finished runs are kept, and the same command resumes where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +39,13 @@ if TYPE_CHECKING:
 
 _PLOTS = (".png", ".svg", ".pdf")
 _EPSILON = 0.05
-HELP = "compare methods on one table: what does a lower violation cost?"
-DESCRIPTION = "Run pairity's method and the baselines with several settings; print the frontier."
-EXAMPLES = """\
-examples:
-  pairity sweep jobs.csv --label hired --query search_id --group gender --output runs
-  pairity sweep jobs.csv --label hired --query search_id --group gender --output runs \\
-      --constraint statistical --epsilon 0.1 --seeds 3 --plot frontier.png --report sweep.html
-  pairity sweep jobs.csv --label hired --query search_id --group gender \\
-      --methods plain reweighted lagrangian --budget 2 --format csv > frontier.csv
-
-Queries are split into training, validation and test queries for each seed, in turn: with
---test 0.2, the seeds 0 to 4 test on all queries. The table shows the test queries; * marks the
-Pareto front. The point is picked on the validation queries: the most accurate one whose violation
-is at most EPSILON at 95 % confidence. If --epsilon is given and no point qualifies, the exit status
-is 1. With --output, finished runs are kept, and the same command resumes where it stopped.
-"""
 
 
 def add_to(parser: Any) -> None:
     """Declare the options."""
     options.add_file(parser)
     options.add_roles(parser, features=True)
-    option, number = partial(options.add, parser), options.positive_number
+    option, number = partial(options.add, parser), options.whole_number(1)
     methods = (
         "plain, reweighted, 'item weights', 'exposure lp', lagrangian, 'correlation penalty' "
         "(default: all)"

@@ -1,4 +1,16 @@
-"""``pairity train``: the plain and the reweighted ranker, audited on held-out queries and saved."""
+r"""Train a ranker with a lower violation, and compare it with the plain ranker.
+
+Train the plain and the reweighted ranker; audit both on held-out queries.
+
+  pairity train jobs.csv --label hired --query search_id --group gender --output model
+  pairity train jobs.csv --label hired --query search_id --group gender --output model \
+      --ranker lightgbm --set n_estimators=100 --set num_leaves=15 \
+      --constraint inter --tolerance 0.02 --validation 0.2
+
+A share of the queries is held out (--test), and both rankers are audited on it. The folder holds
+the model, which `pairity predict` reads, and report.html, the page about it. The exit status is 1
+if the tolerance was not reached.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +34,6 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 
-HELP = "train a ranker with a lower violation, and compare it with the plain ranker"
-DESCRIPTION = "Train the plain and the reweighted ranker; audit both on held-out queries."
-EXAMPLES = """\
-examples:
-  pairity train jobs.csv --label hired --query search_id --group gender --output model
-  pairity train jobs.csv --label hired --query search_id --group gender --output model \\
-      --ranker lightgbm --set n_estimators=100 --set num_leaves=15 \\
-      --constraint inter --tolerance 0.02 --validation 0.2
-
-A share of the queries is held out (--test), and both rankers are audited on it. The folder holds
-the model, which `pairity predict` reads, and report.html, the page about it. The exit status is 1
-if the tolerance was not reached.
-"""
-
 
 def add_to(parser: Any) -> None:
     """Declare the options."""
@@ -53,7 +51,7 @@ def add_to(parser: Any) -> None:
     option("--validation SHARE", validation, type=float)
     options.add_share(parser, "--test", "the share of queries held out")
     points = "rankers between the two that the report shows, one training each"
-    option("--points N", points, type=options.natural_number, default=3)
+    option("--points N", points, type=options.whole_number(0), default=3)
     no_report = "save the model only: a report shows labels and groups of some held-out rows"
     option("--no-report", no_report, action="store_true")
     options.add_seed(parser, "the seed of the split and of the ranker")

@@ -1,4 +1,19 @@
-"""``pairity weights``: the pair weights of a saved model, and its weighted training pairs."""
+r"""Show the pair weights that a saved model learned, by group.
+
+Show the table of pair weights by the groups of the two items, or write the weighted pairs.
+
+  pairity weights model
+  pairity weights model --format json > weights.json
+  pairity weights model --pairs pairs.parquet --table jobs.csv \
+      --label hired --query search_id --group gender
+  pairity weights model --pairs train.pairs --table jobs.csv \
+      --label hired --query search_id --group gender
+
+The last two commands write every training pair with its weight: the first for any tool that trains
+on pairs, the second in CatBoost's own format. A model does not contain its training data, so name
+the table, the roles, and --test and --seed if `pairity train` was run with them. A table that the
+model was not trained on is rejected.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +29,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pairity.data.queries import Queries
-
-HELP = "show the pair weights that a saved model learned, by group"
-DESCRIPTION = (
-    "Show the table of pair weights by the groups of the two items, or write the weighted pairs."
-)
-EXAMPLES = """\
-examples:
-  pairity weights model
-  pairity weights model --format json > weights.json
-  pairity weights model --pairs pairs.parquet --table jobs.csv \\
-      --label hired --query search_id --group gender
-  pairity weights model --pairs train.pairs --table jobs.csv \\
-      --label hired --query search_id --group gender
-
-The last two commands write every training pair with its weight: the first for any tool that trains
-on pairs, the second in CatBoost's own format. A model does not contain its training data, so name
-the table, the roles, and --test and --seed if `pairity train` was run with them. A table that the
-model was not trained on is rejected.
-"""
 
 
 def add_to(parser: Any) -> None:
