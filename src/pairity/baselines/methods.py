@@ -147,7 +147,7 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
                 fresh.set_params(random_state=random_state)
             if fresh.progress == "auto":
                 fresh.set_params(progress=False)  # a comparison has its own progress bar
-            fresh.fit(**train)
+            fresh.fit(train)
             if fresh.outcome_ is Outcome.INTERRUPTED:
                 raise KeyboardInterrupt  # the best round so far is not the result of the settings
         else:

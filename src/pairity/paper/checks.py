@@ -20,7 +20,8 @@ from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning
 from pairity.pairs.cells import mean_auc
 from pairity.paper.claims import Claim, judge
-from pairity.paper.protocol import HINGED, TEST, VALIDATION, Mean, Setting, mean_over_seeds
+from pairity.paper.means import TEST, VALIDATION, Mean, mean_over_seeds
+from pairity.paper.protocol import HINGED, Setting
 from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.weights import weight_table
@@ -148,6 +149,5 @@ def _fit(
     train: Queries, constraint: str, max_rounds: int = 50, ranker: LinearRanker | None = None
 ) -> FairRanker:
     model = FairRanker(ranker or LinearRanker(), constraint, progress=False, max_rounds=max_rounds)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PairityWarning)
-        return model.fit(**train)
+    with warnings.catch_warnings(action="ignore", category=PairityWarning):
+        return model.fit(train)

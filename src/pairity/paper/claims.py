@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from itertools import product
+from math import nan
 
 import numpy as np
 
-from pairity.paper.protocol import (
-    BASELINES,
-    COMPARED,
-    CONSTRAINTS,
-    REWEIGHTED,
-    Entry,
-    Mean,
-    differences,
-    mean_over_seeds,
-)
+from pairity.paper.means import Mean, mean_over_seeds
+from pairity.paper.protocol import BASELINES, COMPARED, CONSTRAINTS, REWEIGHTED, Entry
 
 _RESAMPLES = 2000  # of seeds, for the interval of a difference of standard deviations
 
@@ -55,16 +48,6 @@ class Claim:
     estimate: Mean
     verdict: Verdict
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain Python."""
-        return {**asdict(self), "verdict": str(self.verdict)}
-
-    @classmethod
-    def from_dict(cls, entries: dict[str, Any]) -> Claim:
-        """Return the claim that `to_dict` described."""
-        estimate, verdict = Mean(**entries["estimate"]), Verdict(entries["verdict"])
-        return cls(**{**entries, "estimate": estimate, "verdict": verdict})
-
 
 def judge(*estimates: Mean) -> Verdict:
     """Judge whether all estimates are above zero: all intervals are, one is below, or neither."""
@@ -80,27 +63,31 @@ Judged = tuple[str, str, Mean, Verdict]
 
 def about_methods(data: str, entries: Sequence[Entry]) -> list[Claim]:
     """Judge the claims that compare methods on one data set, for each constraint."""
-    claims: list[Claim] = []
-    for constraint in CONSTRAINTS:
-        by_method = {
-            method: [e for e in entries if (e.constraint, e.method) == (constraint, method)]
-            for method in COMPARED
-        }
-        claims += [
-            Claim(text, data, constraint, measured, estimate, verdict)
-            for text, measured, estimate, verdict in _judge_methods(by_method)
-        ]
-    return claims
+    return [
+        Claim(text, data, constraint, measured, estimate, verdict)
+        for constraint in CONSTRAINTS
+        for text, measured, estimate, verdict in _judge_methods(
+            [entry for entry in entries if entry.constraint == constraint]
+        )
+    ]
 
 
-def _judge_methods(entries: dict[str, list[Entry]]) -> Iterator[Judged]:
-    """Judge the claims from the entries of each method for one data set and one constraint."""
+def lead_over_seeds(entries: Sequence[Entry], others: Sequence[Entry], measure: str) -> Mean:
+    """Return the mean of the first minus the second, in "AUC" or in the "fairness" tuned for."""
+    attribute = "auc" if measure == "AUC" else "own_fairness"
+    by_seed = {entry.seed: getattr(entry, attribute) for entry in others}
+    return mean_over_seeds(
+        getattr(e, attribute) - by_seed[e.seed] for e in entries if e.seed in by_seed
+    )
 
-    def lead(first: str, second: str, measure: str) -> Mean:
-        return mean_over_seeds(differences(entries[first], entries[second], measure))
 
-    fairness = {baseline: lead(REWEIGHTED, baseline, "fairness") for baseline in BASELINES}
-    auc = {baseline: lead(REWEIGHTED, baseline, "auc") for baseline in BASELINES}
+def _judge_methods(entries: Sequence[Entry]) -> Iterator[Judged]:
+    """Judge the claims from the entries for one data set and one constraint."""
+    by_method = {method: [e for e in entries if e.method == method] for method in COMPARED}
+    fairness, auc = (
+        {b: lead_over_seeds(by_method[REWEIGHTED], by_method[b], measure) for b in BASELINES}
+        for measure in ("fairness", "AUC")
+    )
     closest = min(BASELINES, key=lambda baseline: fairness[baseline].value)
     cost = f"AUC {auc[closest].value:+.3f}"
     measured = f"fairness above that of {closest}, the best baseline ({cost})"
@@ -113,11 +100,11 @@ def _judge_methods(entries: dict[str, list[Entry]]) -> Iterator[Judged]:
         yield text, measured, estimate, judge(estimate)
     yield _judge_pareto(fairness, auc)
     gap = spread_difference(
-        *([e.own_fairness for e in entries[method]] for method in ("lagrangian", REWEIGHTED))
+        *([e.own_fairness for e in by_method[name]] for name in ("lagrangian", REWEIGHTED))
     )
     measured = "standard deviation of its fairness over seeds above that of reweighted"
     yield "lagrangian is unstable", measured, gap, judge(gap)
-    gap = lead("plain", "exposure lp", "auc")
+    gap = lead_over_seeds(by_method["plain"], by_method["exposure lp"], "AUC")
     yield "exposure lp loses utility", "AUC of plain above its", gap, judge(gap)
 
 
@@ -126,11 +113,8 @@ def _judge_pareto(fairness: dict[str, Mean], auc: dict[str, Mean]) -> Judged:
     leads = {b: max(fairness[b], auc[b], key=lambda mean: mean.value) for b in BASELINES}
     closest = min(leads, key=lambda baseline: leads[baseline].value)
     judged = [{judge(fairness[baseline]), judge(auc[baseline])} for baseline in BASELINES]
-    verdict = Verdict.OPEN
-    if any(verdicts == {Verdict.FAILS} for verdicts in judged):
-        verdict = Verdict.FAILS
-    elif all(Verdict.HOLDS in verdicts for verdicts in judged):
-        verdict = Verdict.HOLDS
+    fails, holds = {Verdict.FAILS} in judged, all(Verdict.HOLDS in both for both in judged)
+    verdict = Verdict.FAILS if fails else Verdict.HOLDS if holds else Verdict.OPEN
     measured = f"the larger of its leads over {closest} in fairness and in AUC"
     return "reweighted is on the Pareto front", measured, leads[closest], verdict
 
@@ -139,7 +123,7 @@ def spread_difference(first: Sequence[float], second: Sequence[float]) -> Mean:
     """Subtract two standard deviations over seeds, with an interval from resampled seeds."""
     n = min(len(first), len(second))
     if n < 3:
-        return Mean(float("nan"), float("nan"), float("nan"), n)
+        return Mean(nan, nan, nan, n)
     values = np.array([first[:n], second[:n]])
     rows = np.random.default_rng(0).integers(0, n, (_RESAMPLES, n))
     drawn = values[:, rows].std(axis=2, ddof=1)
@@ -151,32 +135,25 @@ def spread_difference(first: Sequence[float], second: Sequence[float]) -> Mean:
 # Each claim about training with x · λ*: the pairs of x whose first must lead, and in what.
 _SHARE_CLAIMS: dict[str, list[tuple[float, float, str]]] = {
     "x = 1 is the fairest": [(1.0, 0.0, "fairness"), (1.0, 2.0, "fairness")],
-    "x = 0 is the most useful": [(0.0, 1.0, "auc"), (0.0, 2.0, "auc")],
-    "x = 2 is the worst": [(1.0, 2.0, "fairness"), (0.0, 2.0, "auc"), (1.0, 2.0, "auc")],
+    "x = 0 is the most useful": [(0.0, 1.0, "AUC"), (0.0, 2.0, "AUC")],
+    "x = 2 is the worst": [(1.0, 2.0, "fairness"), (0.0, 2.0, "AUC"), (1.0, 2.0, "AUC")],
 }
 
 
 def about_shares(data: str, entries: Sequence[Entry]) -> list[Claim]:
     """Judge the claims about training with x · λ*, for each constraint."""
     claims = []
-    for constraint in CONSTRAINTS:
+    for constraint, (text, pairs) in product(CONSTRAINTS, _SHARE_CLAIMS.items()):
         by_share = {
             x: [e for e in entries if (e.constraint, float(e.settings["x"])) == (constraint, x)]
             for x in (0.0, 1.0, 2.0)
         }
-        if not all(by_share.values()):
-            continue
-        for text, pairs in _SHARE_CLAIMS.items():
-            leads = [
-                mean_over_seeds(differences(by_share[first], by_share[second], measure))
-                for first, second, measure in pairs
-            ]
-            lead, (first, second, measure) = min(
-                zip(leads, pairs, strict=True), key=lambda item: item[0].value
-            )
-            name = "AUC" if measure == "auc" else measure
-            measured = f"{name} at x = {first:g} above that at x = {second:g}"
-            claims.append(Claim(text, data, constraint, measured, lead, judge(*leads)))
+        if all(by_share.values()):
+            leads = [lead_over_seeds(by_share[x], by_share[z], measure) for x, z, measure in pairs]
+            lowest = min(range(len(pairs)), key=lambda index: leads[index].value)
+            x, z, measure = pairs[lowest]
+            measured = f"{measure} at x = {x:g} above that at x = {z:g}"
+            claims.append(Claim(text, data, constraint, measured, leads[lowest], judge(*leads)))
     return claims
 
 

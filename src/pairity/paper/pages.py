@@ -12,17 +12,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from pairity.paper.claims import Claim, Verdict, count_verdicts
+from pairity.paper.means import Mean, level_over_seeds
 from pairity.paper.previous_results import compare_with_previous
-from pairity.paper.protocol import (
-    BUDGET,
-    CLOSE,
-    COMPARED,
-    CONSTRAINTS,
-    TUNED,
-    Entry,
-    Mean,
-    level_over_seeds,
-)
+from pairity.paper.protocol import BUDGET, CLOSE, COMPARED, CONSTRAINTS, Entry
 
 if TYPE_CHECKING:
     from pairity.paper.reproduction import Reproduction
@@ -93,17 +85,16 @@ def results_page(result: Reproduction) -> str:
 def _result_rows(entries: Sequence[Entry], constraint: str) -> list[str]:
     others = [name for name in CONSTRAINTS if name != constraint]
     rows = [["method", "AUC", "fairness", "front", *others, "seconds"]]
-    by_method = {
-        method: matching
-        for method in TUNED
-        if (matching := [e for e in entries if (e.constraint, e.method) == (constraint, method)])
-    }
+    by_method: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.constraint == constraint:
+            by_method.setdefault(entry.method, []).append(entry)
     means = {
         method: (level_over_seeds(e.auc for e in matching), _mean_fairness(matching, constraint))
         for method, matching in by_method.items()
     }
-    for method, (auc, fairness) in means.items():
-        matching = by_method[method]
+    for method, matching in by_method.items():
+        auc, fairness = means[method]
         dominated = any(
             means[other][0].value >= auc.value and means[other][1].value >= fairness.value
             for other in (means.keys() & COMPARED) - {method}
@@ -139,13 +130,12 @@ def _previous_rows(result: Reproduction) -> list[str]:
             previous.method,
             previous.constraint,
             f"{previous.auc:.3f}",
-            str(comparison.auc),
+            str(auc),
             f"{previous.fairness:.3f}",
-            str(comparison.fairness),
-            "yes" if comparison.agrees else "no",
+            str(fairness),
+            "yes" if previous.auc in auc and previous.fairness in fairness else "no",
         ]
-        for comparison in comparisons
-        for previous in [comparison.previous]
+        for previous, auc, fairness in comparisons
     ]
     return [
         "",

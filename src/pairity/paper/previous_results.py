@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pairity.comparisons.frontiers import Frontier
-from pairity.comparisons.runs import Run
-from pairity.paper.protocol import PLAIN_UPDATE, Mean, Setting, level_over_seeds, name_for
+from pairity.paper.means import Mean, level_over_seeds
+from pairity.paper.protocol import PLAIN_UPDATE, Setting, runs_of
 
 _LOOPS = 30  # of the earlier version's update
 
@@ -42,40 +42,21 @@ PREVIOUS = (
 )
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """A measurement of the earlier version with pairity's, which has intervals over splits."""
-
-    previous: Previous
-    auc: Mean
-    fairness: Mean
-
-    @property
-    def agrees(self) -> bool:
-        """Whether both earlier values are in pairity's intervals."""
-        return (
-            self.auc.low <= self.previous.auc <= self.auc.high
-            and self.fairness.low <= self.previous.fairness <= self.fairness.high
-        )
-
-
 def compare_with_previous(
     settings: Sequence[Setting], frontiers: Mapping[str, Frontier]
-) -> list[Comparison]:
-    """Return pairity's measurement for every earlier one whose data were run."""
+) -> list[tuple[Previous, Mean, Mean]]:
+    """Return every earlier measurement whose data were run, with pairity's AUC and fairness."""
     comparisons = []
     for setting in settings:
-        comparable = [run for run in frontiers[setting.title].runs if _has_same_settings(run)]
         for previous in filter(setting.matches, PREVIOUS):
-            name, constraint = name_for(previous.method, previous.constraint), previous.constraint
-            runs = [run for run in comparable if run.method == name]
-            if runs:
-                auc = level_over_seeds(run.test["auc"].value for run in runs)
-                fairness = level_over_seeds(1.0 - run.test[constraint].value for run in runs)
-                comparisons.append(Comparison(previous, auc, fairness))
+            constraint = previous.constraint
+            tests = [
+                run.test
+                for run in runs_of(frontiers[setting.title], previous.method, constraint)
+                if not run.settings or run.settings.get("max_rounds") == _LOOPS
+            ]
+            if tests:
+                auc = level_over_seeds(test["auc"].value for test in tests)
+                fairness = level_over_seeds(1.0 - test[constraint].value for test in tests)
+                comparisons.append((previous, auc, fairness))
     return comparisons
-
-
-def _has_same_settings(run: Run) -> bool:
-    same = run.settings.get("max_rounds") == _LOOPS or not run.settings
-    return same and run.error is None

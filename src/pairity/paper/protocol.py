@@ -14,14 +14,12 @@ only once.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from math import isnan, sqrt
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from pairity.baselines.methods import Method, Scorer, as_method
 from pairity.comparisons.catalogue import MARGIN, METHODS
@@ -30,6 +28,7 @@ from pairity.comparisons.runs import Run
 from pairity.comparisons.sweeps import sweep
 from pairity.constraints import CATALOGUE
 from pairity.data.queries import Queries
+from pairity.paper.means import TEST, VALIDATION
 from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.solvers import PlainStep
@@ -46,8 +45,6 @@ SHARES = tuple(step / 4 for step in range(9))
 BUDGET = 6  # settings per method
 CLOSE = 0.01  # validation violations that differ by no more than this count as equal
 HINGED = LinearRanker(0.01, margin=MARGIN)
-TEST, VALIDATION = 0.2, 0.2  # the paper's 4:1
-OVERLAP = TEST / ((1.0 - TEST) * (1.0 - VALIDATION))  # test queries per training query
 
 _TAKES_CONSTRAINT = ("lagrangian", REWEIGHTED, PLAIN_UPDATE, "reweighted, Adam", SHARE)
 _ANY_CONSTRAINT = "inter"  # passed to the methods that are fitted once for all constraints
@@ -192,7 +189,7 @@ def _at_share(constraint: str, x: float) -> Method:
 
     def fit(train: Queries, random_state: int) -> Scorer:
         fair = FairRanker(LinearRanker(), constraint, random_state=random_state, progress=False)
-        ranker = fair.fit(**train).path(**train, values=[x], keep_models=True)[0].model
+        ranker = fair.fit(train).path(train, values=[x], keep_models=True)[0].model
         return lambda queries: np.asarray(ranker.predict(queries.X), dtype=np.float64)
 
     return Method(name_for(SHARE, constraint), fit, False, {"x": x})
@@ -225,11 +222,11 @@ def choose(frontier: Frontier, setting: Setting) -> list[Entry]:
         for constraint in CONSTRAINTS
         for method in TUNED
         for seed in range(setting.n_seeds)
-        if (runs := [r for r in _runs(frontier, method, constraint) if r.seed == seed])
+        if (runs := [r for r in runs_of(frontier, method, constraint) if r.seed == seed])
     ]
 
 
-def _runs(frontier: Frontier, method: str, constraint: str) -> list[Run]:
+def runs_of(frontier: Frontier, method: str, constraint: str) -> list[Run]:
     """Return the runs of a method for a constraint that did not fail."""
     name = name_for(method, constraint)
     return [run for run in frontier.runs if run.method == name and run.error is None]
@@ -247,23 +244,22 @@ def by_setting(frontier: Frontier, setting: Setting) -> list[dict[str, Any]]:
     """Return each method with each of its settings, untuned: means over seeds by constraint."""
     rows = []
     for constraint, method in product(CONSTRAINTS, TUNED):
-        by_settings: dict[str, list[Run]] = {}
-        for run in _runs(frontier, method, constraint):
-            by_settings.setdefault(json.dumps(run.settings, default=str), []).append(run)
+        points = [p for p in frontier.points if p.method == name_for(method, constraint)]
         rows += [
             {
                 "data": setting.data,
                 "attribute": setting.attribute,
                 "constraint": constraint,
                 "method": method,
-                "settings": settings,
+                "settings": json.dumps(point.settings),
                 "seeds": len(runs),
                 "validation_auc": _mean_of(runs, "validation", "auc"),
                 "validation_fairness": 1.0 - _mean_of(runs, "validation", constraint),
                 "auc": _mean_of(runs, "test", "auc"),
                 "fairness": 1.0 - _mean_of(runs, "test", constraint),
             }
-            for settings, runs in by_settings.items()
+            for point in points
+            if (runs := [run for run in point.runs if run.error is None])
         ]
     return rows
 
@@ -277,7 +273,7 @@ def at_shares(frontier: Frontier, setting: Setting) -> list[Entry]:
     return [
         _entry(run, setting, constraint, SHARE)
         for constraint in CONSTRAINTS
-        for run in _runs(frontier, SHARE, constraint)
+        for run in runs_of(frontier, SHARE, constraint)
     ]
 
 
@@ -287,50 +283,3 @@ def _entry(run: Run, setting: Setting, constraint: str, method: str) -> Entry:
         setting.data, setting.attribute, constraint, method, run.seed, run.settings,
         run.test["auc"].value, fairness, run.seconds,
     )  # fmt: skip
-
-
-# --- means over seeds ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean over seeds with its 95 % confidence interval."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-    def __str__(self) -> str:
-        return f"{self.value:.3f} [{self.low:.3f}, {self.high:.3f}]"
-
-
-def mean_over_seeds(values: Iterable[float], *, overlap: float = OVERLAP) -> Mean:
-    """Return the mean, with Student's interval for splits that share most of their queries.
-
-    The variance is s²(1/n + n_test/n_train), the correction of Nadeau & Bengio (2003). `overlap`
-    is that ratio; it is 0 for independent values.
-    """
-    known = np.array([value for value in values if not isnan(value)])
-    n = len(known)
-    mean = float(known.mean()) if n else float("nan")
-    half = float("nan")
-    if n > 1:
-        half = float(stats.t.ppf(0.975, n - 1)) * float(known.std(ddof=1)) * sqrt(1 / n + overlap)
-    return Mean(mean, mean - half, mean + half, n)
-
-
-def level_over_seeds(values: Iterable[float]) -> Mean:
-    """Return the same for values between 0 and 1, with the interval cut to that range."""
-    mean = mean_over_seeds(values)
-    return replace(mean, low=max(mean.low, 0.0), high=min(mean.high, 1.0))
-
-
-def differences(
-    entries: Sequence[Entry], others: Sequence[Entry], measure: str = "fairness"
-) -> list[float]:
-    """Return the first minus the second, seed by seed, in "auc" or in the fairness tuned for."""
-    attribute = "auc" if measure == "auc" else "own_fairness"
-    by_seed = {entry.seed: getattr(entry, attribute) for entry in others}
-    paired = [entry for entry in entries if entry.seed in by_seed]
-    return [getattr(entry, attribute) - by_seed[entry.seed] for entry in paired]

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pairity._utils.files import atomic_write
+from pairity._utils.json_codec import Entry as Document
+from pairity._utils.json_codec import Place, parse_document, to_plain
 from pairity._utils.progress import Show
 from pairity.comparisons.frontiers import Frontier
 from pairity.data.queries import Queries
@@ -23,6 +25,7 @@ from pairity.paper import checks, pages, plots
 from pairity.paper.claims import Claim, about_methods, about_shares
 from pairity.paper.protocol import Entry, Setting, at_shares, by_setting, choose, run_setting
 
+CLAIMS_FORMAT = "pairity claims 1"
 SMALL = ("TREC", "Engineering Students")
 DATA = (*SMALL, "MSLR")
 _ATTRIBUTE = {"TREC": (True, False), "Engineering Students": (True, False), "MSLR": (False,)}
@@ -202,9 +205,11 @@ def _further_claims(settings: Sequence[Setting], runs: Path, quick: bool) -> lis
 
 def _resume_claims(path: Path, check: Callable[[], list[Claim]]) -> list[Claim]:
     if path.exists():
-        return [Claim.from_dict(entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+        place = Place(f"file {path}", "Delete it to run the check again.")
+        stored = Document(parse_document(path.read_bytes(), CLAIMS_FORMAT, place), place)
+        return list(stored.read("claims", tuple[Claim, ...]))
     claims = check()
-    _write_text(path, json.dumps([claim.to_dict() for claim in claims], indent=1))
+    _write_text(path, json.dumps({"format": CLAIMS_FORMAT, "claims": to_plain(claims)}, indent=1))
     return claims
 
 
