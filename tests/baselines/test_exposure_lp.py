@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from pairity import InterGroup, LinearRanker, Queries, audit
-from pairity.baselines.exposure_lp import exposure_lp, fair_rankings
-from pairity.baselines.exposure_program import CONSTRAINTS, fair_exposure
+from pairity.baselines.exposure_lp import exposure_lp
+from pairity.baselines.exposure_program import CONSTRAINTS, fair_exposure, fair_rankings
 from pairity.baselines.methods import Method, Rankings, as_method
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning

@@ -358,7 +358,10 @@ def test_data_that_is_refused():
         (dict(membership=APART[:4]), "one row for each of the 6 items"),
         (dict(membership=APART * 2), "matrix of booleans"),
         (dict(membership=np.zeros((6, 2))), "No item has any of the 2 attributes"),
-        (dict(membership=APART, sample_weight=np.ones(3)), "one entry for each of the 6 items"),
+        (
+            dict(membership=APART, sample_weight=np.ones(3)),
+            "Pass one entry of sample_weight per row",
+        ),
     ]:
         with pytest.raises(InputError, match=message):
             reweight_items(X, y, **options)

@@ -337,7 +337,7 @@ def test_what_cannot_be_expressed_is_refused(biased):
     with pytest.raises(InputError, match="only the group 'a'"):
         lagrangian("inter").fit(one, 0)
     scorer = lagrangian("inter", slack=1, n_steps=1).fit(biased, 0)
-    with pytest.raises(InputError, match="2 features, but the method was fitted on 5"):
+    with pytest.raises(InputError, match="2 features, but the model was trained on 5"):
         scorer(Queries.from_arrays(**{**biased, "X": biased.X[:, :2]}))
     with pytest.raises(ConstraintError, match="group"):
         lagrangian(IntraGroup(only=["nobody", "else"])).fit(biased, 0)

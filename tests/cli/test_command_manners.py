@@ -179,7 +179,7 @@ def test_a_sweep_goes_on_where_it_stopped(place, tmp_path, capsys, monkeypatch):
         (["train", "jobs.csv", *ROLES, "--output", "jobs.csv"], "is a file"),
         (["train", "jobs.csv", *ROLES, "--output", "a/b"], "is not a folder"),
         (["sweep", "jobs.csv", *ROLES, "--plot", "frontier.jpeg2"], "must end in .png, .svg"),
-        (["sweep", "jobs.csv", *ROLES, "--methods", "ours"], "no method named 'ours'"),
+        (["sweep", "jobs.csv", *ROLES, "--methods", "ours"], "(got 'ours')"),
         (["sweep", "jobs.csv", *ROLES, "--output", "jobs.csv"], "jobs.csv"),
         (["weights", "model", "--pairs", "x.parquet"], "--pairs requires the training table"),
         (["weights", "model", "--pairs", "p.foo", "--table", "jobs.csv", *ROLES], "no format"),

@@ -27,7 +27,7 @@ def test_the_ranker_is_that_of_the_caller():
 
 
 def test_what_is_refused():
-    with pytest.raises(InputError, match="no method named 'ours'"):
+    with pytest.raises(InputError, match=r"method's name must be .* \(got 'ours'\)"):
         make_methods(names=["ours"])
     with pytest.raises(InputError, match=r"budget must be .* \(got 0\)"):
         make_methods(budget=0)

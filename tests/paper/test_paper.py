@@ -275,7 +275,7 @@ def test_the_theorem_on_synthetic_data():
 
 
 def test_no_lambda_of_a_grid_is_fairer_than_reweighted(setting):
-    train = checks.training_part(setting.queries, 0)
+    train, *_ = split_in_turn(0, setting.queries, TEST, VALIDATION)
     best = checks.brute_force(train, "statistical", np.arange(0.0, 4.0, 0.1))
     assert 0.8 < best <= 1.0
     (claim, *_) = checks.narrow_root(setting, 1)
@@ -299,7 +299,7 @@ def test_the_command_says_what_is_wrong(capsys, tmp_path, monkeypatch):
     assert main(["reproduce", "--only", "nothing", "--output", str(tmp_path / "out")]) == 2
     assert "There is no data set 'nothing'. Choose from TREC" in capsys.readouterr().err
     assert main(["reproduce", "--seeds", "0", "--output", str(tmp_path / "out")]) == 2
-    assert "n_seeds must be 1 or greater (got 0)" in capsys.readouterr().err
+    assert "n_seeds must be a whole number, 1 or greater (got 0)" in capsys.readouterr().err
     never = ["--only", "MSLR", "--attribute", "with"]
     assert main(["reproduce", *never, "--output", str(tmp_path / "out")]) == 2
     assert "MSLR's groups are not among its features" in capsys.readouterr().err

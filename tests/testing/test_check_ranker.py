@@ -543,7 +543,7 @@ def test_checks_one_by_one():
 
 
 def test_arguments_are_checked():
-    with pytest.raises(InputError, match=r"skip names 'order'.*'row order'"):
+    with pytest.raises(InputError, match=r"skip must be .*'row order'.*\(got 'order'"):
         check_ranker(Small(), skip=["order"])
     with pytest.raises(InputError, match="is not a ranker"):
         check_ranker(object())

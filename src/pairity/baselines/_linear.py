@@ -64,16 +64,31 @@ class StandardFeatures:
         return transposed_times(self.X, gradient) / self.scale
 
 
-def score_linearly(coef: Array, queries: Queries) -> Array:
-    """Return X @ coef, after a check of the number of features."""
-    n_features = None if queries.X is None else int(queries.X.shape[1])
-    if n_features != len(coef):
-        raise InputError(
-            f"The queries have {n_features or 'no'} features, but the method was fitted on "
-            f"{len(coef)}. Pass the same columns."
-        )
-    with one_blas_thread:
-        return times(queries.X, coef)
+@dataclass(frozen=True, eq=False)
+class LinearScorer:
+    """A linear score. Called with queries, it scores their items.
+
+    Attributes
+    ----------
+    coef : float64 array of shape (n_features,), in the units of the features
+    """
+
+    coef: Array
+
+    def decision_function(self, X: Any) -> Array:
+        """Return scores of shape (n_items,)."""
+        n_features = None if X is None else int(X.shape[1])
+        if n_features != len(self.coef):
+            raise InputError(
+                f"X has {n_features or 'no'} features, but the model was trained on "
+                f"{len(self.coef)}. Pass the same columns."
+            )
+        with one_blas_thread:
+            return times(X, self.coef)
+
+    def __call__(self, queries: Queries) -> Array:
+        """Return scores of shape (n_items,) for the items of `queries`."""
+        return self.decision_function(queries.X)
 
 
 def item_weight_of(queries: Queries) -> Array | None:
@@ -84,7 +99,7 @@ def item_weight_of(queries: Queries) -> Array | None:
     return weight if queries.item_weight is None else weight * queries.item_weight
 
 
-def share_among_pairs(queries: Queries, counts: Array) -> Queries:
+def share_weights(queries: Queries, counts: Array) -> Queries:
     """Divide each query's weight by its number of pairs, so that every query counts once."""
     shared = np.zeros_like(counts)
     np.divide(queries.weight_of_query, counts, out=shared, where=counts > 0)

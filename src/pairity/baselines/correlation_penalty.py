@@ -47,12 +47,7 @@ from scipy.optimize import minimize
 
 from pairity._utils.typing import Array
 from pairity._utils.validation import require_count, require_number
-from pairity.baselines._linear import (
-    StandardFeatures,
-    as_expressible,
-    score_linearly,
-    share_among_pairs,
-)
+from pairity.baselines._linear import LinearScorer, StandardFeatures, as_expressible, share_weights
 from pairity.baselines.methods import Method, changed_from
 from pairity.constraints import CATALOGUE, PairwiseConstraint
 from pairity.data.queries import Queries
@@ -128,7 +123,13 @@ def correlation_penalty(
     >>> bool(abs(tight.correlations).max() < 0.1 * abs(loose.correlations).max())
     True
     """
-    compared = _as_expressible(constraint)
+    reason = "its penalty is on preference pairs"
+    compared = as_expressible(constraint, "correlation_penalty", _EXPRESSED, reason)
+    if compared.only is not None or compared.target or compared.soft:
+        raise ConstraintError(
+            f"correlation_penalty cannot express {compared!r}, because its penalty has no only, "
+            f"target or soft. Use {type(compared).__name__}(average={compared.average!r})."
+        )
     strength, alpha = require_number(strength, "strength"), require_number(alpha, "alpha")
     max_iter = require_count(max_iter, "max_iter")
 
@@ -141,7 +142,7 @@ def correlation_penalty(
 
 
 @dataclass(frozen=True, eq=False)
-class CorrelationScorer:
+class CorrelationScorer(LinearScorer):
     """A linear score, and the correlations that remain.
 
     Attributes
@@ -151,23 +152,7 @@ class CorrelationScorer:
         ρ_k on the training queries, NaN for a group without a correlation.
     """
 
-    coef: Array
     correlations: Array
-
-    def __call__(self, queries: Queries) -> Array:
-        """Return scores of shape (n_items,)."""
-        return score_linearly(self.coef, queries)
-
-
-def _as_expressible(constraint: Any) -> PairwiseConstraint:
-    reason = "its penalty is on preference pairs"
-    compared = as_expressible(constraint, "correlation_penalty", _EXPRESSED, reason)
-    if compared.only is not None or compared.target or compared.soft:
-        raise ConstraintError(
-            f"correlation_penalty cannot express {compared!r}, because its penalty has no only, "
-            f"target or soft. Use {type(compared).__name__}(average={compared.average!r})."
-        )
-    return compared
 
 
 class _Correlation:
@@ -182,7 +167,7 @@ class _Correlation:
         self.lists = queries
         if constraint.average == "query":
             counts = (cell_counts(queries) * self.table).sum(axis=(1, 2))
-            self.lists = share_among_pairs(queries, counts)
+            self.lists = share_weights(queries, counts)
         self.total = total_weight(self.lists, self.table)
         above, below = self._sides(self.table)
         self.mean = (above - below) / self.total  # E[A] is its product with the scores
@@ -245,7 +230,7 @@ def _fit(
     plain = np.ones((queries.n_groups, queries.n_groups))
     lists = queries
     if constraint.average == "query":
-        lists = share_among_pairs(queries, cell_counts(queries).sum(axis=(1, 2)))
+        lists = share_weights(queries, cell_counts(queries).sum(axis=(1, 2)))
     total = total_weight(lists, plain)
 
     def objective(beta: Array, width: float) -> tuple[float, Array]:

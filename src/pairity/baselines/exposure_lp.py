@@ -1,99 +1,27 @@
 """Post-processing by fair exposure: random rankings in which groups are exposed alike.
 
-The baseline of Singh & Joachims. `fair_rankings` solves `fair_exposure` for every query, and
-`exposure_lp` makes a `Method` of it. Both read the groups of the queries that they order.
+The baseline of Singh & Joachims: `exposure_lp` makes a `Method` of `fair_rankings`. It reads the
+groups of the queries that it orders.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LinearRegression
 
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
 from pairity.baselines._linear import item_weight_of
-from pairity.baselines.exposure_program import (
-    Name,
-    Settings,
-    positions_attention,
-    require_utility,
-    solve_query,
-)
+from pairity.baselines.exposure_program import Name, Settings, fair_rankings
 from pairity.baselines.methods import Method, Rankings, Scorer, as_method
-from pairity.data.checks import require_groups
-from pairity.data.columns import as_numbers
+from pairity.data.checks import require_features
 from pairity.data.queries import Queries
-from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
+from pairity.exceptions import InputError, TargetNotReachedWarning
 from pairity.metrics.positions import DISCOUNTS, choose
-
-
-def fair_rankings(
-    queries: Queries,
-    utility: ArrayLike,
-    *,
-    constraint: Name = "impact",
-    slack: float = 0.0,
-    raise_slack: float | None = None,
-    discount: str = "log2",
-    ties: ArrayLike | None = None,
-) -> tuple[Rankings, Array]:
-    """Solve `fair_exposure` for every query, from the utilities and groups of its items.
-
-    Parameters
-    ----------
-    queries : Queries
-        Their labels are not used.
-    utility : array of shape (n_items,)
-        Estimated relevance, 0 or more.
-    constraint, slack, raise_slack, discount
-        As in `pairity.baselines.exposure_program.fair_exposure`; the slack is raised by query.
-    ties : array of shape (n_items,), optional
-        Scores that order items of equal utility, falling. Items of equal utility, score and
-        group share a place. By default all scores are equal.
-
-    Returns
-    -------
-    rankings : Rankings
-        To sample from, and to audit in expectation. Items that share a place have equal scores.
-    slack : float64 array of shape (n_queries,)
-        The slack that is met in each query.
-    """
-    require_groups(queries)
-    values = as_numbers(utility, "utility", queries.n_items)
-    require_utility(values)
-    settings = Settings.checked(constraint, slack, raise_slack)
-    first = np.zeros(queries.n_items) if ties is None else as_numbers(ties, "ties", queries.n_items)
-    rows = np.argsort(queries.query, kind="stable")
-    bounds = np.searchsorted(queries.query[rows], np.arange(queries.n_queries + 1))
-    group, names = queries.group.astype(np.int64), list(map(repr, queries.groups))
-    attention = positions_attention(discount, int(np.diff(bounds).max()))
-    solved = []
-    for number in range(queries.n_queries):
-        own = rows[bounds[number] : bounds[number + 1]]
-        try:
-            fair = solve_query(
-                values[own], group[own], names, settings, attention[: len(own)], first[own]
-            )
-        except ConstraintError as error:
-            name = show(queries.query_ids[number])
-            raise ConstraintError(f"In the query {name}: {error}") from error
-        solved.append((own, fair))
-    width = max(len(fair.probability) for _, fair in solved)
-    scores = np.empty((queries.n_items, width))
-    probability = np.zeros((queries.n_queries, width))
-    for number, (own, fair) in enumerate(solved):
-        n_rankings = len(fair.probability)
-        probability[number, :n_rankings] = fair.probability
-        # Columns beyond a query's rankings repeat the last.
-        scores[own] = -fair.places[np.minimum(np.arange(width), n_rankings - 1)].T
-    return Rankings(scores, probability), np.array([fair.slack for _, fair in solved])
 
 
 def exposure_lp(
@@ -153,18 +81,22 @@ def exposure_lp(
     >>> (repeated.weight_of_query @ (seen[:, 0] - seen[:, 1])).round(9) + 0.0
     np.float64(0.0)
     """
-    Settings.checked(constraint, slack, raise_slack)
+    Settings(constraint, slack, raise_slack)
     choose(DISCOUNTS, discount, "discount")
-    base = None if ranker is None else as_method(ranker)
+    base = _LEAST_SQUARES if ranker is None else as_method(ranker)
 
     def fit(train: Queries, random_state: int) -> Scorer:
-        estimate = _least_squares(train) if base is None else _calibrated(base, train, random_state)
+        scorer, estimate = base.fit(train, random_state), np.asarray
+        if ranker is not None:
+            curve = IsotonicRegression(out_of_bounds="clip")
+            curve.fit(_scores(base, scorer, train), train.y, sample_weight=item_weight_of(train))
+            estimate = curve.predict
 
         def score(queries: Queries) -> Rankings:
-            utility, scores = estimate(queries)
+            scores = _scores(base, scorer, queries)
             rankings, slacks = fair_rankings(
-                queries, utility, constraint=constraint, slack=slack, raise_slack=raise_slack,
-                discount=discount, ties=scores,
+                queries, np.maximum(estimate(scores), 0.0), constraint=constraint, slack=slack,
+                raise_slack=raise_slack, discount=discount, ties=scores,
             )  # fmt: skip
             _warn_of_raised(slacks, slack, constraint)
             return rankings
@@ -172,7 +104,7 @@ def exposure_lp(
         return score
 
     settings: dict[str, Any] = {"constraint": constraint, "slack": slack}
-    if base is not None:
+    if ranker is not None:
         named = base if isinstance(ranker, Method) else replace(base, name=type(ranker).__name__)
         settings["ranker"] = repr(named)
     return Method("exposure lp", fit, needs_group=True, settings=settings)
@@ -192,34 +124,14 @@ def _warn_of_raised(slacks: Array, slack: float, constraint: str) -> None:
 
 # --- relevance from training -------------------------------------------------------------------
 
-Estimate = Callable[[Queries], tuple[Array, Array]]  # utilities, and the scores behind them
 
-
-def _least_squares(train: Queries) -> Estimate:
-    if train.X is None:
-        raise InputError(
-            "The queries have no features (X is None), from which least squares learns. Build them "
-            "with X."
-        )
+def _fit_least_squares(train: Queries, random_state: int) -> Scorer:  # noqa: ARG001
+    require_features(train)
     model = LinearRegression().fit(train.X, train.y, sample_weight=item_weight_of(train))
-
-    def estimate(queries: Queries) -> tuple[Array, Array]:
-        scores = np.asarray(model.predict(queries.X), dtype=np.float64)
-        return np.maximum(scores, 0.0), scores
-
-    return estimate
+    return lambda queries: np.asarray(model.predict(queries.X), dtype=np.float64)
 
 
-def _calibrated(base: Method, train: Queries, random_state: int) -> Estimate:
-    scorer = base.fit(train, random_state)
-    curve = IsotonicRegression(out_of_bounds="clip")
-    curve.fit(_scores(base, scorer, train), train.y, sample_weight=item_weight_of(train))
-
-    def estimate(queries: Queries) -> tuple[Array, Array]:
-        scores = _scores(base, scorer, queries)
-        return np.maximum(np.asarray(curve.predict(scores), dtype=np.float64), 0.0), scores
-
-    return estimate
+_LEAST_SQUARES = Method("least squares", _fit_least_squares)
 
 
 def _scores(base: Method, scorer: Scorer, queries: Queries) -> Array:

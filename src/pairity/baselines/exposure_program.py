@@ -1,6 +1,7 @@
-"""The linear program of fair exposure for one query: the most useful random ranking.
+"""The linear program of fair exposure: the most useful random ranking of a query.
 
 After Singh & Joachims: the program maximises expected utility under equal exposure of the groups.
+`fair_exposure` solves it for one query, and `fair_rankings` for every query.
 `pairity.baselines.permutations` solves it.
 """
 
@@ -17,8 +18,11 @@ from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
 from pairity._utils.validation import require_count, require_number, show
+from pairity.baselines.methods import Rankings
 from pairity.baselines.permutations import Items, Program, Vertex, solve
+from pairity.data.checks import require_groups
 from pairity.data.columns import as_numbers
+from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError
 from pairity.metrics.positions import DISCOUNTS, choose, ratio, sums
 
@@ -173,34 +177,88 @@ def fair_exposure(
     values = as_numbers(utility, "utility")
     require_utility(values)
     code = _group_codes(group, n_groups, len(values))
-    settings = Settings.checked(constraint, slack, raise_slack)
+    settings = Settings(constraint, slack, raise_slack)
     names = [str(number) for number in range(n_groups)]
     attention, first = positions_attention(discount, len(values)), np.zeros(len(values))
     return solve_query(values, code, names, settings, attention, first)
+
+
+def fair_rankings(
+    queries: Queries,
+    utility: ArrayLike,
+    *,
+    constraint: Name = "impact",
+    slack: float = 0.0,
+    raise_slack: float | None = None,
+    discount: str = "log2",
+    ties: ArrayLike | None = None,
+) -> tuple[Rankings, Array]:
+    """Solve `fair_exposure` for every query, from the utilities and groups of its items.
+
+    Parameters
+    ----------
+    queries : Queries
+        Their labels are not used.
+    utility : array of shape (n_items,)
+        Estimated relevance, 0 or more.
+    constraint, slack, raise_slack, discount
+        As in `pairity.baselines.exposure_program.fair_exposure`; the slack is raised by query.
+    ties : array of shape (n_items,), optional
+        Scores that order items of equal utility, falling. Items of equal utility, score and
+        group share a place. By default all scores are equal.
+
+    Returns
+    -------
+    rankings : Rankings
+        To sample from, and to audit in expectation. Items that share a place have equal scores.
+    slack : float64 array of shape (n_queries,)
+        The slack that is met in each query.
+    """
+    require_groups(queries)
+    values = as_numbers(utility, "utility", queries.n_items)
+    require_utility(values)
+    settings = Settings(constraint, slack, raise_slack)
+    first = np.zeros(queries.n_items) if ties is None else as_numbers(ties, "ties", queries.n_items)
+    rows = np.argsort(queries.query, kind="stable")
+    lists = np.split(rows, np.cumsum(np.bincount(queries.query))[:-1])
+    group, names = queries.group.astype(np.int64), list(map(repr, queries.groups))
+    attention = positions_attention(discount, max(map(len, lists)))
+    solved = []
+    for number, own in enumerate(lists):
+        items = (values[own], group[own], names, settings, attention[: len(own)], first[own])
+        try:
+            solved.append(solve_query(*items))
+        except ConstraintError as error:
+            name = show(queries.query_ids[number])
+            raise ConstraintError(f"In the query {name}: {error}") from error
+    width = max(len(fair.probability) for fair in solved)
+    scores, probability = np.empty((queries.n_items, width)), np.zeros((queries.n_queries, width))
+    for number, (own, fair) in enumerate(zip(lists, solved, strict=True)):
+        n_rankings = len(fair.probability)
+        probability[number, :n_rankings] = fair.probability
+        # Columns beyond a query's rankings repeat the last.
+        scores[own] = -fair.places[np.minimum(np.arange(width), n_rankings - 1)].T
+    return Rankings(scores, probability), np.array([fair.slack for fair in solved])
 
 
 @dataclass(frozen=True)
 class Settings:
     """The constraint and its slack, checked; see `fair_exposure`."""
 
-    constraint: _Constraint
     name: str
     slack: float
     raise_slack: float | None
 
-    @classmethod
-    def checked(cls, constraint: Any, slack: Any, raise_slack: Any) -> Settings:
-        """Return the settings, or refuse them."""
-        if not isinstance(constraint, str) or constraint not in CONSTRAINTS:
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or self.name not in CONSTRAINTS:
             raise ConstraintError(
-                f"exposure_lp cannot express {show(constraint)}, because it compares positions, "
+                f"exposure_lp cannot express {show(self.name)}, because it compares positions, "
                 f"not pairs. Choose from {', '.join(map(repr, CONSTRAINTS))}, or use FairRanker or "
                 "lagrangian for constraints on pairs."
             )
-        step = raise_slack
-        if raise_slack is not None:
-            step = require_number(raise_slack, "raise_slack (if not None)", positive=True)
-        return cls(CONSTRAINTS[constraint], constraint, require_number(slack, "slack"), step)
+        require_number(self.slack, "slack")
+        if self.raise_slack is not None:
+            require_number(self.raise_slack, "raise_slack (if not None)", positive=True)
 
 
 def solve_query(
@@ -214,7 +272,7 @@ def solve_query(
     """Solve one query, of checked arrays; `ties` orders items of equal utility, falling."""
     falling = np.lexsort((group, -ties, -utility))
     utility, group, ties = utility[falling], group[falling], ties[falling]
-    problem = _Problem.of(utility, group, len(names), settings.constraint, attention)
+    problem = _Problem.of(utility, group, len(names), CONSTRAINTS[settings.name], attention)
     equal = _number_runs(utility, ties)
     vertex, slack = _solve(problem, equal, settings, [names[k] for k in problem.compared])
     same = equal if vertex is None else _number_runs(utility, ties, group)  # may share a place
@@ -312,8 +370,9 @@ def _solve(
         raise ConstraintError(
             f"No ranking of these {len(items.code)} items meets {settings.name!r} with a slack of "
             f"{slack:g}: at best the group {names[highest]} has {1.0 + least:.4g} times the "
-            f"{settings.constraint.description} of the group {names[lowest]}. The least slack is "
-            f"{least:.6g}. Pass at least that, or raise_slack=0.1 to raise it as far as needed."
+            f"{CONSTRAINTS[settings.name].description} of the group {names[lowest]}. The least "
+            f"slack is {least:.6g}. Pass at least that, or raise_slack=0.1 to raise it as far as "
+            "needed."
         )
     steps = math.ceil((least - slack) / settings.raise_slack - 1e-9)
     slack = max(slack + steps * settings.raise_slack, least)

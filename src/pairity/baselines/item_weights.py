@@ -21,10 +21,11 @@ from sklearn.preprocessing import StandardScaler
 
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real, require_count, require_number, show
-from pairity.baselines._linear import item_weight_of
+from pairity.baselines._linear import LinearScorer, item_weight_of
 from pairity.baselines._memberships import Mask, Membership, read_memberships
 from pairity.baselines.methods import Method, Scorer, changed_from
 from pairity.constraints import largest_gaps
+from pairity.data.columns import as_numbers
 from pairity.data.features import Features, as_features
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
@@ -61,7 +62,7 @@ class ItemRound:
 
 
 @dataclass(frozen=True, eq=False)
-class ItemModel:
+class ItemModel(LinearScorer):
     """The logistic model of the best round. Called with queries, it scores their items.
 
     Attributes
@@ -74,7 +75,6 @@ class ItemModel:
     outcome : Outcome, how the loop ended; prints as a sentence
     """
 
-    coef: Array
     intercept: float
     best: ItemRound
     rounds: tuple[ItemRound, ...]
@@ -82,20 +82,8 @@ class ItemModel:
 
     def decision_function(self, X: Any) -> Array:
         """Return scores of shape (n_items,)."""
-        features = as_features(X)[0]
-        if features.shape[1] != len(self.coef):
-            raise InputError(
-                f"X has {features.shape[1]} features, but the model was trained on "
-                f"{len(self.coef)}. Pass the same columns."
-            )
-        with one_blas_thread:
-            return times(features, self.coef) + self.intercept
-
-    def __call__(self, queries: Queries) -> Array:
-        """Return scores of shape (n_items,) for the items of `queries`."""
-        if queries.X is None:
-            raise InputError("The queries have no features. Build them with X.")
-        return self.decision_function(queries.X)
+        features = None if X is None else as_features(X)[0]
+        return super().decision_function(features) + self.intercept
 
 
 @dataclass(frozen=True)
@@ -245,13 +233,10 @@ def reweight_items(
     features = as_features(X)[0]
     positive, members = _read_items(y, membership, int(features.shape[0]))
     n_items, n_attributes = members.shape
-    weight = np.ones(n_items) if sample_weight is None else np.asarray(sample_weight, float)
-    counted = np.ones(n_items, bool) if measured is None else np.asarray(measured, bool)
-    if weight.shape != (n_items,) or counted.shape != (n_items,):
-        raise InputError(
-            f"sample_weight has shape {weight.shape} and measured {counted.shape}. Pass one entry "
-            f"for each of the {n_items} items."
-        )
+    weight, counted = (
+        np.ones(n_items) if values is None else as_numbers(values, name, n_items)
+        for values, name in ((sample_weight, "sample_weight"), (measured, "measured"))
+    )
     measure = weight * counted
     labels = names or tuple(f"attribute {number}" for number in range(n_attributes))
     _check_rates(positive, members, measure, constraint, labels)

@@ -36,12 +36,7 @@ from scipy.stats import rankdata
 from pairity._utils.typing import Array
 from pairity._utils.validation import require_count, require_number
 from pairity.baselines._hinged_lists import HingedLists, hinged_lists
-from pairity.baselines._linear import (
-    StandardFeatures,
-    as_expressible,
-    score_linearly,
-    share_among_pairs,
-)
+from pairity.baselines._linear import LinearScorer, StandardFeatures, as_expressible, share_weights
 from pairity.baselines.methods import Method, changed_from
 from pairity.constraints import CATALOGUE, Contrasts, PairwiseConstraint
 from pairity.data.queries import Queries
@@ -157,7 +152,7 @@ def lagrangian(
 
 
 @dataclass(frozen=True, eq=False)
-class LagrangianScorer:
+class LagrangianScorer(LinearScorer):
     """A linear score, and the result of its training.
 
     Attributes
@@ -175,7 +170,6 @@ class LagrangianScorer:
     errors, violations : float64 arrays of shape (n_steps,), of all candidates
     """
 
-    coef: Array
     violation: float
     error: float
     slack: float
@@ -183,10 +177,6 @@ class LagrangianScorer:
     step: int
     errors: Array
     violations: Array
-
-    def __call__(self, queries: Queries) -> Array:
-        """Return scores of shape (n_items,)."""
-        return score_linearly(self.coef, queries)
 
 
 @dataclass(frozen=True)
@@ -314,7 +304,7 @@ def _weigh_error(queries: Queries, constraint: PairwiseConstraint) -> tuple[Quer
     weight = queries.weight_of_query
     if constraint.average == "pair":
         return queries, 1.0 / float(weight @ counts)
-    return share_among_pairs(queries, counts), 1.0 / float(weight[counts > 0].sum())
+    return share_weights(queries, counts), 1.0 / float(weight[counts > 0].sum())
 
 
 def _weigh_cells(queries: Queries, constraint: PairwiseConstraint) -> Queries:
@@ -324,7 +314,7 @@ def _weigh_cells(queries: Queries, constraint: PairwiseConstraint) -> Queries:
     if constraint.average == "pair":
         return queries
     if constraint.pairs == "preference" and queries.layout.level.max() > 1:
-        return share_among_pairs(queries, constraint.counts(queries).sum(axis=(1, 2)))
+        return share_weights(queries, constraint.counts(queries).sum(axis=(1, 2)))
     # Two labels: n_qkl is the number of upper items of group k times lower items of group l.
     level = np.empty(queries.n_items, dtype=np.int64)
     level[queries.layout.order] = queries.layout.level
@@ -354,22 +344,21 @@ def _fit(queries: Queries, settings: _Settings) -> LagrangianScorer:
             break
         slack += float(settings.raise_slack)
     if slack > settings.slack:
-        warnings.warn(
+        message = (
             f"With a slack of {settings.slack:g} the lagrangian baseline ended no better than "
             f"chance. The slack was raised to {slack:g}: violation {scorer.violation:.3f}, error "
-            f"{scorer.error:.3f}.",
-            TargetNotReachedWarning,
-            stacklevel=3,
+            f"{scorer.error:.3f}."
         )
     elif scorer.violation > slack + _NOT_MET:
-        warnings.warn(
+        message = (
             f"None of {len(scorer.errors)} steps met {settings.constraint!r} with a slack of "
             f"{slack:g}: the best exceeds it by {scorer.violation - slack:.3g}, with an error of "
             f"{scorer.error:.3f}. Raise the slack to {scorer.violation:.3g}, which is met, raise "
-            "n_steps, or add features.",
-            TargetNotReachedWarning,
-            stacklevel=3,
+            "n_steps, or add features."
         )
+    else:
+        return scorer
+    warnings.warn(message, TargetNotReachedWarning, stacklevel=3)
     return scorer
 
 

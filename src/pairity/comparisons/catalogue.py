@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from pairity._utils.validation import require_count, show
+from pairity._utils.validation import require_choice, require_count
 from pairity.baselines.correlation_penalty import correlation_penalty
 from pairity.baselines.exposure_lp import exposure_lp
 from pairity.baselines.item_weights import item_weights
 from pairity.baselines.lagrangian import lagrangian
 from pairity.baselines.methods import Method, as_method
 from pairity.constraints import as_constraint
-from pairity.exceptions import InputError
 from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.solvers import PlainStep
@@ -189,20 +188,14 @@ def make_methods(
     """
     require_count(budget, "budget")
     as_constraint(constraint)  # refuses an unknown name before anything is made
+    chosen = tuple(dict.fromkeys(names or METHODS))
+    for name in chosen:
+        require_choice("A method's name", name, tuple(METHODS))
     return [
-        entry.make(constraint, ranker, **settings)
-        for entry in map(find_entry, dict.fromkeys(names or METHODS))
-        for settings in _sweep_settings(entry, budget)
+        METHODS[name].make(constraint, ranker, **settings)
+        for name in chosen
+        for settings in _sweep_settings(METHODS[name], budget)
     ]
-
-
-def find_entry(name: str) -> Entry:
-    """Return the catalogue's entry of this name."""
-    if name not in METHODS:
-        raise InputError(
-            f"There is no method named {show(name)}. Choose from {', '.join(map(repr, METHODS))}."
-        )
-    return METHODS[name]
 
 
 def _sweep_settings(entry: Entry, budget: int) -> list[dict[str, float]]:

@@ -18,10 +18,10 @@ import numpy as np
 from pairity._utils.html import notebook, table, tag
 from pairity._utils.json_codec import Place, from_plain, parse_document, to_plain
 from pairity._utils.text import make_frame, render_table, shorten
+from pairity._utils.validation import require_choice
 from pairity.audits.audit import require_sampling
 from pairity.audits.estimates import Estimate
-from pairity.comparisons.points import Point, averages
-from pairity.comparisons.runs import UTILITIES, Run, show_settings
+from pairity.comparisons.runs import UTILITIES, Point, Run, averages, show_settings
 from pairity.comparisons.selection import Choice, Rule, choose
 from pairity.constraints import Constraint
 from pairity.exceptions import InputError
@@ -114,22 +114,20 @@ class Frontier:
         on : {"test", "validation"}, optional
             By default the test queries, if there are any.
         """
-        name, part, utility = self._constraint(constraint), self._part(on), as_utility(utility)
-        known = [
-            (point, estimates[utility].value, estimates[name].value)
+        require_choice("utility", utility, UTILITIES)
+        name, part = self._constraint(constraint), self._part(on)
+        known = {
+            point: (estimates[utility].value, -estimates[name].value)
             for point in self.points
             if (estimates := getattr(point, part))
             and isfinite(estimates[utility].value + estimates[name].value)
-        ]
+        }
         best = [
-            (violation, point)
-            for point, useful, violation in known
-            if not any(
-                u >= useful and v <= violation and (u > useful or v < violation)
-                for _, u, v in known
-            )
+            point
+            for point, own in known.items()
+            if not any(u >= own[0] and f >= own[1] and (u, f) != own for u, f in known.values())
         ]
-        return tuple(point for _, point in sorted(best, key=lambda item: -item[0]))
+        return tuple(sorted(best, key=lambda point: known[point][1]))
 
     def pick(
         self,
@@ -178,7 +176,7 @@ class Frontier:
         more independent their errors are, the more often it qualified by chance.
         """
         name = self._constraint(constraint)
-        return self.choose(name, Rule(epsilon, confidence, rule, as_utility(utility), simultaneous))
+        return self.choose(name, Rule(epsilon, confidence, rule, utility, simultaneous))
 
     def choose(self, name: str, rule: Rule) -> Choice:
         """Choose a point by a rule; see `pick`."""
@@ -286,7 +284,7 @@ class Frontier:
         """
         from pairity.comparisons.plots import plot_panels
 
-        part, utility = self._part(on), as_utility(utility)
+        part = self._part(on)
         names = self.constraints if constraint is None else (self._constraint(constraint),)
         if ax is not None and len(names) > 1:
             raise InputError(f"ax takes one constraint, but there are {len(names)}. Name one.")
@@ -335,8 +333,7 @@ class Frontier:
     def _part(self, on: Any) -> Part:
         if on is None:
             return self._parts[0]
-        if on not in _PARTS:
-            raise InputError(f"on is {on!r}. Choose 'test' or 'validation'.")
+        require_choice("on", on, _PARTS)
         if on not in self._parts:
             raise InputError(f"No run was measured on {on} queries. Sweep with {on}=0.2.")
         return cast(Part, on)
@@ -408,13 +405,15 @@ class Frontier:
         lines = ["* Pareto-optimal in AUC and that violation. A violation of 0 is parity."]
         if any(point.needs_group for point in self.points):
             lines.append("† reads the groups of the items it ranks.")
-        if self.failures:
-            first = self.failures[0]
-            lines.append(
-                f"{len(self.failures)} of {len(self.runs)} runs failed. The first is {first.label} "
-                f"with seed {first.seed}: {shorten(str(first.error), 120)}"
-            )
-        return "\n".join(lines)
+        return "\n".join(lines + ([self.describe_failures()] if self.failures else []))
+
+    def describe_failures(self) -> str:
+        """Return how many runs failed, and the error of the first."""
+        first = self.failures[0]
+        return (
+            f"{len(self.failures)} of {len(self.runs)} runs failed. The first is {first.label} "
+            f"with seed {first.seed}: {shorten(str(first.error), 120)}"
+        )
 
 
 def _cell(estimate: Estimate | None) -> str:
@@ -423,10 +422,3 @@ def _cell(estimate: Estimate | None) -> str:
     if isnan(estimate.low):
         return f"{estimate.value:.3f}"
     return f"{estimate.value:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
-
-
-def as_utility(name: Any) -> str:
-    """Return the name of a utility, or refuse it."""
-    if name not in UTILITIES:
-        raise InputError(f"utility is {name!r}. Choose from {', '.join(map(repr, UTILITIES))}.")
-    return str(name)

@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from pairity._utils.files import atomic_write
 from pairity._utils.json_codec import Entry, Place, parse_document
 from pairity._utils.progress import Progress, Show
-from pairity.baselines.methods import Method, Rankings
-from pairity.comparisons.runs import Measuring, Result, Run, require_rankings
-from pairity.data.columns import as_numbers
+from pairity.baselines.methods import Method, Rankings, Scorer
+from pairity.comparisons.runs import Measuring, Result, Run, as_rankings
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityWarning
 
@@ -63,9 +62,6 @@ class Job:
     seed : int
     train : Queries
     test, validation : Queries or None
-    folds : sequence of int arrays, optional
-        Numbers of training queries. Instead of one fit, there is one fit for each fold, on all
-        other training queries. The fits order all training queries, which are the validation.
     """
 
     method: Method
@@ -73,20 +69,19 @@ class Job:
     train: Queries
     test: Queries | None = None
     validation: Queries | None = None
-    folds: Sequence[NDArray[np.int64]] = ()
 
     def run(self, measuring: Measuring) -> Run:
         """Fit, score and measure; an exception becomes the error of the run."""
         run = Run.of(self.method, self.seed)
         with _recorded_warnings() as notes:
             try:
-                run = self._folds(run, measuring) if self.folds else self._once(run, measuring)
+                run = self._measured(run, measuring)
             except Exception as error:  # a failure of one method must not lose the others
                 message = f"{type(error).__name__}: {_first_line(error)}"
                 run = replace(run, error=message.removesuffix(": "))
         return replace(run, notes=tuple(notes))
 
-    def _once(self, run: Run, measuring: Measuring) -> Run:
+    def _measured(self, run: Run, measuring: Measuring) -> Run:
         start = time.perf_counter()
         scorer = self.method.fit(self.train, self.seed)
         run = replace(run, seconds=time.perf_counter() - start)
@@ -99,39 +94,34 @@ class Job:
             run = replace(run, test=test)
         return run
 
-    def _folds(self, run: Run, measuring: Measuring) -> Run:
-        results, seconds = [], 0.0
-        for fold in self.folds:
-            others = np.setdiff1d(np.arange(self.train.n_queries), fold)
-            train, held_out = self.train.take(others), self.train.take(fold)
-            start = time.perf_counter()
-            scorer = self.method.fit(train, self.seed)
-            seconds += time.perf_counter() - start
-            results.append(self.method.score(scorer, held_out))
-        pooled = _pool(self.train, self.folds, results)
-        validation, resampled = measuring(self.train, pooled)
-        return replace(run, seconds=seconds, validation=validation, resampled=resampled)
+
+def cross_fitted(method: Method, folds: Sequence[NDArray[np.int64]]) -> Method:
+    """Return the method that orders each fold of its training queries by a fit on all others.
+
+    `folds` are numbers of training queries.
+    """
+
+    def fit(train: Queries, random_state: int) -> Scorer:
+        others = [np.setdiff1d(np.arange(train.n_queries), fold) for fold in folds]
+        scorers = [method.fit(train.take(queries), random_state) for queries in others]
+        return lambda queries: _pool(queries, folds, scorers)
+
+    return replace(method, fit=fit)
 
 
 def _pool(
-    queries: Queries, folds: Sequence[NDArray[np.int64]], results: Sequence[Result]
+    queries: Queries, folds: Sequence[NDArray[np.int64]], scorers: Sequence[Scorer]
 ) -> Result:
-    """Join the orders of the folds to one order of all queries."""
-    n_rankings = max(r.scores.shape[1] if isinstance(r, Rankings) else 1 for r in results)
-    scores = np.zeros((queries.n_items, n_rankings))
-    probability = np.zeros((queries.n_queries, n_rankings))
-    for fold, result in zip(map(np.sort, folds), results, strict=True):
-        rows = np.isin(queries.query, fold)
-        if isinstance(result, Rankings):
-            require_rankings(queries.take(fold), result)
-            scores[rows, : result.scores.shape[1]] = result.scores
-            probability[fold, : result.probability.shape[1]] = result.probability
-        else:
-            scores[rows, 0] = as_numbers(result, "scores", int(rows.sum()))
-            probability[fold, 0] = 1.0
-    if any(isinstance(result, Rankings) for result in results):
-        return Rankings(scores, probability)
-    return np.ascontiguousarray(scores[:, 0])
+    """Order each fold by its scorer, and join the orders to one order of all queries."""
+    held_out = [queries.take(fold) for fold in folds]
+    parts = [as_rankings(own, scorer(own)) for own, scorer in zip(held_out, scorers, strict=True)]
+    width = max(part.scores.shape[1] for part in parts)
+    scores, probability = np.zeros((queries.n_items, width)), np.zeros((queries.n_queries, width))
+    for fold, part in zip(map(np.sort, folds), parts, strict=True):
+        own = slice(part.scores.shape[1])
+        scores[np.isin(queries.query, fold), own] = part.scores
+        probability[fold, own] = part.probability
+    return Rankings(scores, probability) if width > 1 else scores[:, 0]
 
 
 @contextmanager
@@ -168,54 +158,51 @@ def run_jobs(
     Runs are returned in the order of the jobs. An interruption is raised, with a note that says
     what is stored. `data` names the queries and shares that tell stored runs apart.
     """
-    runs: dict[int, Run] = {}
+    order: list[tuple[Any, int]] = []
+    runs: dict[tuple[Any, int], Run] = {}
     directory = options.directory
     store = None if directory is None else Store.create(directory, data, measuring)
     with Progress(n_jobs_total, description, options.progress) as bar:
 
-        def finish(number: int, run: Run, *, new: bool = True) -> None:
-            runs[number] = run
-            if new and store is not None and run.error is None:
-                store.write(run)
+        def finish(run: Run) -> None:
+            runs[run.key, run.seed] = run
             bar.advance(len(runs), run.label)
 
-        def missing() -> Iterator[tuple[int, Job]]:
-            for number, job in enumerate(jobs):
-                known = None if store is None else store.read(Run.of(job.method, job.seed))
+        def missing() -> Iterator[Job]:
+            for job in jobs:
+                run = Run.of(job.method, job.seed)
+                order.append((run.key, run.seed))
+                known = None if store is None else store.read(run)
                 if known is None:
-                    yield number, job
+                    yield job
                 else:
-                    finish(number, known, new=False)
+                    finish(known)
 
         try:
-            for number, run in _execute(missing(), measuring, options.n_jobs):
-                finish(number, run)
+            for run in _execute(missing(), measuring, options.n_jobs):
+                if store is not None and run.error is None:
+                    store.write(run)
+                finish(run)
         except KeyboardInterrupt as interruption:
             state = "are lost. Pass a directory to store them"
             if store is not None:
                 state = f"are stored in {store.directory}. Run the same again to resume"
             interruption.add_note(f"{len(runs)} of {n_jobs_total} runs were done and {state}.")
             raise
-    return [runs[number] for number in sorted(runs)]
+    return [runs[key] for key in order]
 
 
-def _execute(
-    jobs: Iterator[tuple[int, Job]], measuring: Measuring, n_jobs: int | None
-) -> Iterator[tuple[int, Run]]:
+def _execute(jobs: Iterator[Job], measuring: Measuring, n_jobs: int | None) -> Iterator[Run]:
     if n_jobs in (None, 1):
-        for number, job in jobs:
-            yield number, job.run(measuring)
+        for job in jobs:
+            yield job.run(measuring)
         return
     from joblib import Parallel, delayed
 
     work = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
     with warnings.catch_warnings():  # joblib replaces workers that have grown; no run is lost
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-        yield from work(delayed(_run_numbered)(number, job, measuring) for number, job in jobs)
-
-
-def _run_numbered(number: int, job: Job, measuring: Measuring) -> tuple[int, Run]:
-    return number, job.run(measuring)
+        yield from work(delayed(Job.run)(job, measuring) for job in jobs)
 
 
 # --- storing -------------------------------------------------------------------------------------

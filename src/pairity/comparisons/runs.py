@@ -1,25 +1,28 @@
 """Runs: one method with its settings, fitted with one seed, and its measurements.
 
-A `Run` holds estimates and no model. `pairity.comparisons.frontiers` compares, averages and plots
-runs. If a method draws its order at random, its estimates are expectations over the draw, and their
-confidence intervals still come from resampling queries.
+A `Run` holds estimates and no model, and a `Point` the averages of runs over seeds.
+`pairity.comparisons.frontiers` compares and plots points. If a method draws its order at random,
+its estimates are expectations over the draw, and their confidence intervals still come from
+resampling queries.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import isfinite, isnan, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
-from pairity._utils.json_codec import Place, from_plain, to_plain
+from pairity._utils.json_codec import to_plain
 from pairity._utils.typing import Array
 from pairity.audits.audit import choose_gain
 from pairity.audits.estimates import (
+    NAN,
     Estimate,
     Measure,
     Part,
@@ -71,7 +74,7 @@ class Run:
     settings: dict[str, Any]
     seed: int
     needs_group: bool = False
-    seconds: float = float("nan")
+    seconds: float = NAN
     test: dict[str, Estimate] = field(default_factory=dict)
     validation: dict[str, Estimate] = field(default_factory=dict)
     resampled: dict[str, tuple[float, ...]] = field(default_factory=dict)
@@ -97,11 +100,83 @@ class Run:
         """Return everything as plain Python; None for a number that is not defined."""
         return dict(to_plain(self))
 
-    @classmethod
-    def from_dict(cls, entries: Any) -> Run:
-        """Return the run that `to_dict` described, after checks. Nothing in it is executed."""
-        run: Run = from_plain(cls, entries, Place("run", "Pass what to_dict() returned."))
-        return run
+
+# --- averages over seeds -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """One method with its settings: its runs, averaged over seeds.
+
+    Attributes
+    ----------
+    method : str
+    settings : dict from str to a plain value
+    needs_group : bool, whether the method reads the groups of the queries that it orders
+    runs : tuple of Run, one for each seed
+    test, validation : dict from str to Estimate
+        Means over seeds with intervals (see `Frontier`): "auc", "ndcg@10", and violations under
+        the constraint's name. Empty if a run failed.
+    """
+
+    method: str
+    settings: dict[str, Any]
+    needs_group: bool
+    runs: tuple[Run, ...]
+    test: dict[str, Estimate]
+    validation: dict[str, Estimate]
+
+    @property
+    def label(self) -> str:
+        """The method with its settings, such as ``lagrangian(slack=0.1)``."""
+        return self.runs[0].label
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of one fit, averaged over seeds; NaN if all failed."""
+        known = [run.seconds for run in self.runs if not isnan(run.seconds)]
+        return float(np.mean(known)) if known else NAN
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """Why runs failed."""
+        return tuple(dict.fromkeys(run.error for run in self.runs if run.error is not None))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The warnings of the runs."""
+        return tuple(dict.fromkeys(note for run in self.runs for note in run.notes))
+
+    def __repr__(self) -> str:
+        return self.label
+
+
+def averages(
+    runs: Sequence[dict[str, Estimate]], confidence: float, ratio: float | None
+) -> dict[str, Estimate]:
+    """Return the means over seeds of every estimate; none if a run has no estimates."""
+    if not all(runs):
+        return {}
+    return {name: _average([run[name] for run in runs], confidence, ratio) for name in runs[0]}
+
+
+def _average(estimates: Sequence[Estimate], confidence: float, ratio: float | None) -> Estimate:
+    n = len(estimates)
+    if n == 1:
+        return estimates[0]
+    values, low, high = np.array([(e.value, e.low, e.high) for e in estimates]).T
+    mean, spread = float(values.mean()), float(values.std(ddof=1))
+    t = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
+    below, above = (abs(mean - float(end.mean())) for end in (low, high))  # by query
+    if ratio is None:
+        across = t * spread / sqrt(n)
+        below, above = float(np.hypot(below, across)), float(np.hypot(above, across))
+    else:
+        shrunk = sqrt(1 / n + ratio)
+        below, above = (shrunk * float(np.fmax(side, t * spread)) for side in (below, above))
+    weakest = min(estimates, key=lambda estimate: estimate.n_queries)
+    top = max(1.0, float(values.max()))
+    return replace(weakest, value=mean, low=max(mean - below, 0.0), high=min(mean + above, top))
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -170,18 +245,12 @@ class Copies:
     @classmethod
     def of(cls, queries: Queries, result: Any) -> Copies:
         """Return the copies of what a scorer returned, after checks."""
-        if not isinstance(result, Rankings):
-            scores = as_numbers(result, "scores", queries.n_items)
-            n = queries.n_queries
-            return cls(queries, scores, np.arange(n), np.ones(n))
-        require_rankings(queries, result)
-        copies, scores = result.expected(queries)
-        query, ranking = np.nonzero(result.probability)
-        return cls(copies, scores, query, result.probability[query, ranking])
-
-    def expectation(self, values: Array, n_queries: int) -> Array:
-        """Return the mean over each query's copies of a value per copy."""
-        return sums(self.original, self.share * values, n_queries)
+        rankings, n = as_rankings(queries, result), queries.n_queries
+        if rankings.scores.shape[1] == 1:
+            return cls(queries, rankings.scores[:, 0], np.arange(n), np.ones(n))
+        copies, scores = rankings.expected(queries)
+        query, ranking = np.nonzero(rankings.probability)
+        return cls(copies, scores, query, rankings.probability[query, ranking])
 
     def of_queries(self, part: Part) -> Part:
         """Make a part of copies, whose totals depend on their weights, one of queries."""
@@ -190,8 +259,11 @@ class Copies:
         )
 
 
-def require_rankings(queries: Queries, result: Rankings) -> None:
-    """Refuse rankings that are not of these queries, or whose probabilities do not add up to 1."""
+def as_rankings(queries: Queries, result: Any) -> Rankings:
+    """Return what a scorer returned for these queries, after checks; scores are one ranking."""
+    if not isinstance(result, Rankings):
+        scores = as_numbers(result, "scores", queries.n_items)
+        return Rankings(scores[:, None], np.ones((queries.n_queries, 1)))
     scores, probability = np.asarray(result.scores), np.asarray(result.probability)
     n = probability.shape[-1] if probability.ndim == 2 else -1
     if probability.shape != (queries.n_queries, n) or scores.shape != (queries.n_items, n):
@@ -209,16 +281,18 @@ def require_rankings(queries: Queries, result: Rankings) -> None:
             f"The probabilities of a query's rankings add up to {total:g}, and the smallest is "
             f"{probability.min():g}. They must be 0 or greater, and each row must add up to 1."
         )
+    return Rankings(scores, probability)
 
 
 def _utility(queries: Queries, copies: Copies) -> Iterator[Measure]:
-    n_queries, repeated = queries.n_queries, copies.queries
+    repeated = copies.queries
     in_order = cell_sums(repeated, copies.scores).sum(axis=(1, 2))
     auc = ratio(in_order, cell_counts(repeated).sum(axis=(1, 2)))
-    yield Measure("auc", copies.expectation(auc, n_queries), Support(queries).all_pairs())
-    gain = choose_gain("auto", queries)
-    by_copy = ndcg(repeated, copies.scores, k=10, gain=gain)
-    yield Measure("ndcg@10", copies.expectation(by_copy, n_queries))
+    pairs = Support(queries).all_pairs()
+    by_copy = ndcg(repeated, copies.scores, k=10, gain=choose_gain("auto", queries))
+    for name, values, n_pairs in (("auc", auc, pairs), ("ndcg@10", by_copy, None)):
+        expectation = sums(copies.original, copies.share * values, queries.n_queries)
+        yield Measure(name, expectation, n_pairs)
 
 
 # --- settings as plain values --------------------------------------------------------------------

@@ -11,16 +11,13 @@ import numpy as np
 from scipy import stats
 
 from pairity._utils.typing import Array
-from pairity._utils.validation import require_number
+from pairity._utils.validation import require_choice, require_number
 from pairity.audits.audit import require_sampling
-from pairity.comparisons.points import Point
+from pairity.comparisons.runs import UTILITIES, Point
 from pairity.exceptions import InputError
 
-RULES: dict[str, str] = {
-    "most accurate": "the highest utility on validation queries",
-    "fairest": "the lowest bound on the violation",
-}
-"""How to choose among the points within the limit."""
+RULES = ("most accurate", "fairest")
+"""How to choose among the points within the limit: by utility, or by the lowest bound."""
 
 
 class Verdict(Enum):
@@ -50,8 +47,8 @@ class Rule:
         require_number(self.epsilon, "epsilon")
         if self.confidence is not None:
             require_sampling(self.confidence, 0)
-        if self.rule not in RULES:
-            raise InputError(f"rule is {self.rule!r}. Choose from {', '.join(map(repr, RULES))}.")
+        require_choice("rule", self.rule, RULES)
+        require_choice("utility", self.utility, UTILITIES)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +66,7 @@ class Choice:
     constraint, utility, rule : str
     epsilon : float
     confidence : float or None
+    simultaneous : bool
     """
 
     verdict: Verdict
@@ -81,6 +79,7 @@ class Choice:
     rule: str
     epsilon: float
     confidence: float | None
+    simultaneous: bool
 
     def __str__(self) -> str:
         point = self.point or self.closest
@@ -116,18 +115,9 @@ def choose(points: Sequence[Point], constraint: str, rule: Rule) -> Choice:
     if rule.rule == "fairest":
         within = [item for item in within if item[1] == within[0][1]]
     chosen = max(within, key=lambda item: item[0].validation[rule.utility].value, default=None)
-    return Choice(
-        verdict=Verdict.NONE if chosen is None else Verdict.CHOSEN,
-        point=None if chosen is None else chosen[0],
-        closest=bounds[0][0],
-        bound=(chosen or bounds[0])[1],
-        bounds=tuple(bounds),
-        constraint=constraint,
-        utility=rule.utility,
-        rule=rule.rule,
-        epsilon=float(rule.epsilon),
-        confidence=rule.confidence,
-    )
+    verdict = Verdict.NONE if chosen is None else Verdict.CHOSEN
+    point, bound = chosen or (None, bounds[0][1])
+    return Choice(verdict, point, bounds[0][0], bound, tuple(bounds), constraint, **vars(rule))
 
 
 def _bounds(points: Sequence[Point], constraint: str, rule: Rule) -> list[tuple[Point, float]]:

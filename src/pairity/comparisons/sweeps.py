@@ -5,12 +5,11 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from pairity._utils.validation import is_real, show
+from pairity._utils.validation import is_real, require_count, show
 from pairity.audits.audit import name_constraints, require_sampling
 from pairity.baselines.methods import Method, as_method
 from pairity.comparisons.frontiers import Frontier
@@ -21,6 +20,8 @@ from pairity.data.checks import require_groups, require_preferences
 from pairity.data.queries import Queries
 from pairity.data.splits import draw_in_turn
 from pairity.exceptions import InputError, PairityWarning
+
+Ratios = tuple[float | None, float | None]  # held-out queries per training query
 
 
 def sweep(
@@ -129,7 +130,7 @@ def sweep(
     runs = run_jobs(jobs(), len(listed) * len(numbers), measuring, data, run_options)
     position = {Run.of(method, 0).key: index for index, method in enumerate(listed)}
     runs.sort(key=lambda run: position[run.key])  # stable: seeds stay in order
-    return make_frontier(runs, measuring, *_ratios(test, validation))
+    return make_frontier(runs, measuring, _ratios(test, validation))
 
 
 def split_in_turn(
@@ -148,25 +149,15 @@ def split_in_turn(
 
 
 def make_frontier(
-    runs: Iterable[Run],
-    measuring: Measuring,
-    test_ratio: float | None = None,
-    validation_ratio: float | None = None,
+    runs: Iterable[Run], measuring: Measuring, ratios: Ratios = (None, None)
 ) -> Frontier:
     """Make the frontier of these runs, and warn of failed ones."""
-    frontier = Frontier(
-        tuple(runs), tuple(measuring.constraints), measuring.confidence, test_ratio,
-        validation_ratio, tuple(map(repr, measuring.constraints.values())),
-    )  # fmt: skip
-    failures = frontier.failures
-    if failures:
-        first = failures[0]
-        warnings.warn(
-            f"{len(failures)} of {len(frontier.runs)} runs failed. The first is {first.label} with "
-            f"seed {first.seed}: {first.error} See `failures` for all.",
-            PairityWarning,
-            stacklevel=3,
-        )
+    names, definitions = measuring.constraints, map(repr, measuring.constraints.values())
+    confidence = measuring.confidence
+    frontier = Frontier(tuple(runs), tuple(names), confidence, *ratios, tuple(definitions))
+    if frontier.failures:
+        message = f"{frontier.describe_failures()} See `failures` for all."
+        warnings.warn(message, PairityWarning, stacklevel=3)
     return frontier
 
 
@@ -177,7 +168,7 @@ def as_methods(methods: Any) -> list[Method]:
         for name, models in methods.items():
             if not isinstance(name, str) or not name.strip():
                 raise InputError(f"{name!r} is not a name for a method. Pass a text.")
-            listed += [replace(as_method(m, name=name), name=name) for m in _as_list(models)]
+            listed += [replace(as_method(model), name=name) for model in _as_list(models)]
     else:
         listed = [as_method(model) for model in _as_list(methods)]
     if not listed:
@@ -206,9 +197,7 @@ def as_measuring(constraints: Any, confidence: float, n_resamples: int) -> Measu
     return Measuring(named, float(confidence), int(n_resamples))
 
 
-def _ratios(
-    test: Queries | float, validation: Queries | float | None
-) -> tuple[float | None, float | None]:
+def _ratios(test: Queries | float, validation: Queries | float | None) -> Ratios:
     """Return the held-out queries per training query, None for queries that are not split off."""
     of_test = None if isinstance(test, Queries) else test
     of_rest = None if isinstance(validation, Queries) else validation
@@ -222,13 +211,10 @@ def _seeds(seeds: Any) -> tuple[int, ...]:
         listed = tuple(seeds)
     except TypeError:
         raise InputError(f"seeds must be a sequence, such as range(5) (got {seeds!r}).") from None
-    whole = all(isinstance(seed, Integral) and not isinstance(seed, bool) for seed in listed)
-    if not listed or not whole or min(listed) < 0 or len(set(listed)) < len(listed):
-        raise InputError(
-            "seeds must be different whole numbers, 0 or greater, such as range(5) "
-            f"(got {show(seeds)})."
-        )
-    return tuple(int(seed) for seed in listed)
+    numbers = tuple(require_count(seed, "each of the seeds", least=0) for seed in listed)
+    if not 0 < len(numbers) == len(set(numbers)):
+        raise InputError(f"seeds must be different, such as range(5) (got {show(seeds)}).")
+    return numbers
 
 
 def as_queries(value: Any, name: str) -> Queries:

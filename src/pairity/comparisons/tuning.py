@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
-from pairity._utils.validation import is_real, require_count, show
+from pairity._utils.validation import is_real, require_choice, require_count, show
 from pairity.baselines.methods import Method, Scorer
 from pairity.comparisons.catalogue import METHODS
-from pairity.comparisons.frontiers import Frontier, as_utility
-from pairity.comparisons.jobs import Job, RunOptions, run_jobs
+from pairity.comparisons.frontiers import Frontier
+from pairity.comparisons.jobs import Job, RunOptions, cross_fitted, run_jobs
 from pairity.comparisons.runs import Run, plain_settings
 from pairity.comparisons.selection import Choice, Rule
 from pairity.comparisons.sweeps import (
@@ -164,11 +164,9 @@ def tune(
     if not callable(make):
         raise InputError(f"make must be a function from settings to a Method (got {show(make)}).")
     settled = TuneOptions(**options)
-    rule = Rule(
-        epsilon, settled.confidence, settled.rule, as_utility(settled.utility),
-        settled.simultaneous,
-    )  # fmt: skip
-    level = 0.95 if settled.confidence is None else settled.confidence
+    confidence = settled.confidence
+    rule = Rule(epsilon, confidence, settled.rule, settled.utility, settled.simultaneous)
+    level = 0.95 if confidence is None else confidence
     measuring = as_measuring(constraint, level, settled.n_resamples)
     if len(measuring.constraints) != 1:
         raise InputError(f"constraint is {show(constraint)}. Pass one to tune by.")
@@ -291,8 +289,7 @@ def draw_settings(
     """
     parts = _checked_space(space)
     budget = require_count(budget, "budget")
-    if search not in ("grid", "random"):
-        raise InputError(f"search is {search!r}. Choose 'grid' or 'random'.")
+    require_choice("search", search, ("grid", "random"))
     drawn = [name for part in parts for name, values in part.items() if hasattr(values, "rvs")]
     if search == "grid" and drawn:
         raise InputError(
@@ -400,16 +397,17 @@ def _jobs(
     if is_real(cv) and isinstance(cv, Integral):
         require_groups(queries)
         require_preferences(queries)
-        queries = without_weightless(queries)
-        folds = query_folds(queries.n_queries, int(cv), seed)
-        jobs = [Job(method, seed, queries, folds=folds) for method in methods]
-        return jobs, {"folds": int(cv), "split": seed}
-    validation = as_held_out(cv, queries, "cv")
-    data: dict[str, Any] = {"validation": validation}
-    if not isinstance(validation, Queries):
-        data["split"] = seed
-        queries, validation = queries.split(validation, seed)
-    validation = without_weightless(validation)
+        validation: Any = without_weightless(queries)
+        queries, folds = validation, query_folds(validation.n_queries, int(cv), seed)
+        methods = [cross_fitted(method, folds) for method in methods]
+        data: dict[str, Any] = {"folds": int(cv), "split": seed}
+    else:
+        validation = as_held_out(cv, queries, "cv")
+        data = {"validation": validation}
+        if not isinstance(validation, Queries):
+            data["split"] = seed
+            queries, validation = queries.split(validation, seed)
+        validation = without_weightless(validation)
     return [Job(method, seed, queries, validation=validation) for method in methods], data
 
 

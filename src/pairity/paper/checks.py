@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.base import clone
 
 from pairity._utils.typing import Array
+from pairity.baselines.methods import as_method
+from pairity.comparisons.jobs import cross_fitted
 from pairity.comparisons.sweeps import split_in_turn
 from pairity.constraints import CATALOGUE, largest_gap
 from pairity.data.queries import Queries
@@ -70,7 +68,7 @@ def narrow_root(setting: Setting, n_seeds: int) -> list[Claim]:
     for constraint in ("statistical", "inter", "marginal"):
         leads = []
         for seed in range(n_seeds):
-            train = training_part(setting.queries, seed)
+            train, *_ = split_in_turn(seed, setting.queries, TEST, VALIDATION)
             fairness = 1.0 - _fit(train, constraint, max_rounds=_MAX_ROUNDS).violation_
             leads.append(_MARGIN + fairness - brute_force(train, constraint, _LAMBDAS))
         mean = mean_over_seeds(leads)
@@ -92,15 +90,16 @@ def many_groups(setting: Setting, n_resamples: int = 500) -> list[Claim]:
     """
     queries, claims = setting.queries, []
     n, rng = queries.n_queries, np.random.default_rng(0)
-    folds = rng.permutation(n) % _N_FOLDS
+    in_fold = rng.permutation(n) % _N_FOLDS
+    folds = [np.flatnonzero(in_fold == fold) for fold in range(_N_FOLDS)]
     counts = rng.multinomial(n, np.full(n, 1.0 / n), n_resamples).astype(np.float64)
     samples = [queries, *(replace(queries, X=None, query_weight=count) for count in counts)]
-    ones = np.ones((queries.n_groups, queries.n_groups))
-    plain = _out_of_fold(queries, folds, lambda train: clone(HINGED).fit_pairs(train, ones))
     n_pairs = queries.n_groups * (queries.n_groups - 1)
     for name in ("statistical", "inter"):
         constraint = CATALOGUE[name]()
-        reweighted = _out_of_fold(queries, folds, partial(_fit, constraint=name, ranker=HINGED))
+        methods = [cross_fitted(as_method(m), folds) for m in (HINGED, FairRanker(HINGED, name))]
+        with warnings.catch_warnings(action="ignore", category=PairityWarning):
+            plain, reweighted = (np.asarray(method(queries, queries)) for method in methods)
         before, after = (
             np.array([largest_gap(constraint.delta(sample, scores)) for sample in samples])
             for scores in (plain, reweighted)
@@ -117,18 +116,6 @@ def many_groups(setting: Setting, n_resamples: int = 500) -> list[Claim]:
     return claims
 
 
-def _out_of_fold(
-    queries: Queries, folds: NDArray[np.int64], fit: Callable[[Queries], Any]
-) -> Array:
-    """Score every query by a ranker that was trained on the other folds."""
-    scores = np.empty(queries.n_items)
-    for fold in range(_N_FOLDS):
-        model = fit(queries.take(np.flatnonzero(folds != fold)))
-        rows = folds[queries.query] == fold
-        scores[rows] = model.predict(queries.X[rows])
-    return scores
-
-
 def brute_force(train: Queries, constraint: str, lambdas: Sequence[float] | Array) -> float:
     """Return the highest training fairness of two groups over a grid of antisymmetric λ."""
     compared = CATALOGUE[constraint]()
@@ -140,14 +127,7 @@ def brute_force(train: Queries, constraint: str, lambdas: Sequence[float] | Arra
     return best
 
 
-def training_part(queries: Queries, seed: int) -> Queries:
-    """Return the queries that `sweep` trains on with this seed."""
-    return split_in_turn(seed, queries, TEST, VALIDATION)[0]
-
-
-def _fit(
-    train: Queries, constraint: str, max_rounds: int = 50, ranker: LinearRanker | None = None
-) -> FairRanker:
-    model = FairRanker(ranker or LinearRanker(), constraint, progress=False, max_rounds=max_rounds)
+def _fit(train: Queries, constraint: str, max_rounds: int = 50) -> FairRanker:
+    model = FairRanker(LinearRanker(), constraint, progress=False, max_rounds=max_rounds)
     with warnings.catch_warnings(action="ignore", category=PairityWarning):
         return model.fit(train)

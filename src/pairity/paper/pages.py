@@ -5,21 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
-import platform
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from pairity.paper.claims import Claim, Verdict, count_verdicts
 from pairity.paper.means import Mean, level_over_seeds
 from pairity.paper.previous_results import compare_with_previous
 from pairity.paper.protocol import BUDGET, CLOSE, COMPARED, CONSTRAINTS, Entry
+from pairity.reports.provenance import show_versions
 
 if TYPE_CHECKING:
     from pairity.paper.reproduction import Reproduction
 
-_VERSIONS = ("pairity", "numpy", "scipy", "scikit-learn", "numba", "torch")
+_LIBRARIES = ("pairity", "numpy", "scipy", "scikit-learn", "numba", "torch")
 READS_GROUPS = "exposure lp"
 
 
@@ -65,7 +63,7 @@ def results_page(result: Reproduction) -> str:
         "other four methods has both means at least as high. † reads the groups of the items it "
         "ranks.",
         "",
-        f"{command}{result.seconds / 60:.0f} min, {_versions()}.",
+        f"{command}{result.seconds / 60:.0f} min, {show_versions(*_LIBRARIES)}.",
     ]
     for setting in result.settings:
         queries = setting.queries
@@ -117,26 +115,13 @@ def _mean_fairness(entries: Sequence[Entry], constraint: str) -> Mean:
 
 
 def _previous_rows(result: Reproduction) -> list[str]:
-    comparisons = compare_with_previous(result.settings, result.frontiers)
-    if not comparisons:
+    rows = compare_with_previous(result.settings, result.frontiers)
+    if not rows:
         return []
     header = [
         "data", "method", "constraint", "earlier AUC", "pairity", "earlier fairness", "pairity",
         "within",
     ]  # fmt: skip
-    rows = [
-        [
-            f"{previous.data}, {'with' if previous.attribute else 'without'}",
-            previous.method,
-            previous.constraint,
-            f"{previous.auc:.3f}",
-            str(auc),
-            f"{previous.fairness:.3f}",
-            str(fairness),
-            "yes" if previous.auc in auc and previous.fairness in fairness else "no",
-        ]
-        for previous, auc, fairness in comparisons
-    ]
     return [
         "",
         "## Comparison with an earlier version",
@@ -174,11 +159,3 @@ def verdicts_page(claims: Sequence[Claim]) -> str:
 def _markdown(rows: Sequence[Sequence[str]]) -> list[str]:
     header, *body = rows
     return ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *body)]
-
-
-def _versions() -> str:
-    versions = [f"Python {platform.python_version()}"]
-    for name in _VERSIONS:
-        with suppress(PackageNotFoundError):
-            versions.append(f"{name} {version(name)}")
-    return ", ".join(versions)

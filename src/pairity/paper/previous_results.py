@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from pairity.comparisons.frontiers import Frontier
-from pairity.paper.means import Mean, level_over_seeds
+from pairity.paper.means import level_over_seeds
 from pairity.paper.protocol import PLAIN_UPDATE, Setting, runs_of
 
 _LOOPS = 30  # of the earlier version's update
@@ -44,19 +45,24 @@ PREVIOUS = (
 
 def compare_with_previous(
     settings: Sequence[Setting], frontiers: Mapping[str, Frontier]
-) -> list[tuple[Previous, Mean, Mean]]:
-    """Return every earlier measurement whose data were run, with pairity's AUC and fairness."""
-    comparisons = []
-    for setting in settings:
-        for previous in filter(setting.matches, PREVIOUS):
-            constraint = previous.constraint
-            tests = [
-                run.test
-                for run in runs_of(frontiers[setting.title], previous.method, constraint)
-                if not run.settings or run.settings.get("max_rounds") == _LOOPS
-            ]
-            if tests:
-                auc = level_over_seeds(test["auc"].value for test in tests)
-                fairness = level_over_seeds(1.0 - test[constraint].value for test in tests)
-                comparisons.append((previous, auc, fairness))
-    return comparisons
+) -> list[list[str]]:
+    """Return a row of a table for every earlier measurement whose data were run."""
+    rows = []
+    for setting, previous in product(settings, PREVIOUS):
+        if not setting.matches(previous):
+            continue
+        tests = [
+            run.test
+            for run in runs_of(frontiers[setting.title], previous.method, previous.constraint)
+            if not run.settings or run.settings.get("max_rounds") == _LOOPS
+        ]
+        if tests:
+            data = f"{previous.data}, {'with' if previous.attribute else 'without'}"
+            auc = level_over_seeds(test["auc"].value for test in tests)
+            fairness = level_over_seeds(1.0 - test[previous.constraint].value for test in tests)
+            within = previous.auc in auc and previous.fairness in fairness
+            row = [data, previous.method, previous.constraint, f"{previous.auc:.3f}", str(auc)]
+            rows.append(
+                [*row, f"{previous.fairness:.3f}", str(fairness), "yes" if within else "no"]
+            )
+    return rows

@@ -14,7 +14,7 @@ only once.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -240,28 +240,26 @@ def _chosen(runs: Sequence[Run], constraint: str) -> Run:
     return max(close, key=lambda run: run.validation["auc"].value)
 
 
-def by_setting(frontier: Frontier, setting: Setting) -> list[dict[str, Any]]:
-    """Return each method with each of its settings, untuned: means over seeds by constraint."""
-    rows = []
-    for constraint, method in product(CONSTRAINTS, TUNED):
-        points = [p for p in frontier.points if p.method == name_for(method, constraint)]
-        rows += [
-            {
-                "data": setting.data,
-                "attribute": setting.attribute,
-                "constraint": constraint,
-                "method": method,
-                "settings": json.dumps(point.settings),
-                "seeds": len(runs),
-                "validation_auc": _mean_of(runs, "validation", "auc"),
-                "validation_fairness": 1.0 - _mean_of(runs, "validation", constraint),
-                "auc": _mean_of(runs, "test", "auc"),
-                "fairness": 1.0 - _mean_of(runs, "test", constraint),
-            }
-            for point in points
-            if (runs := [run for run in point.runs if run.error is None])
-        ]
-    return rows
+def by_setting(
+    settings: Sequence[Setting], frontiers: Mapping[str, Frontier]
+) -> Iterator[dict[str, Any]]:
+    """Yield each method with each of its settings, untuned: means over seeds by constraint."""
+    for setting, constraint, method in product(settings, CONSTRAINTS, TUNED):
+        for point in frontiers[setting.title].points:
+            runs = [run for run in point.runs if run.error is None]
+            if runs and point.method == name_for(method, constraint):
+                yield {
+                    "data": setting.data,
+                    "attribute": setting.attribute,
+                    "constraint": constraint,
+                    "method": method,
+                    "settings": json.dumps(point.settings),
+                    "seeds": len(runs),
+                    "validation_auc": _mean_of(runs, "validation", "auc"),
+                    "validation_fairness": 1.0 - _mean_of(runs, "validation", constraint),
+                    "auc": _mean_of(runs, "test", "auc"),
+                    "fairness": 1.0 - _mean_of(runs, "test", constraint),
+                }
 
 
 def _mean_of(runs: Sequence[Run], part: str, measure: str) -> float:

@@ -6,7 +6,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from pairity._utils.files import atomic_write
 from pairity._utils.json_codec import Entry as Document
 from pairity._utils.json_codec import Place, parse_document, to_plain
 from pairity._utils.progress import Show
+from pairity._utils.validation import require_choice, require_count
 from pairity.comparisons.frontiers import Frontier
 from pairity.data.queries import Queries
 from pairity.datasets import RankingData, load_engineering_students, load_mslr, load_trec_w3c
@@ -66,9 +67,9 @@ class Reproduction:
     ----------
     settings : tuple of Setting
     frontiers : dict from a setting's title to all its runs
-    entries : tuple of Entry, the tuned methods
-    shares : tuple of Entry, trained with x · λ*
-    claims : tuple of Claim
+    entries : list of Entry, the tuned methods
+    shares : list of Entry, trained with x · λ*
+    claims : list of Claim
     seconds : float
         The time of this call and of earlier complete calls for the same directory.
     command : str, the command that was typed
@@ -76,9 +77,9 @@ class Reproduction:
 
     settings: tuple[Setting, ...]
     frontiers: dict[str, Frontier]
-    entries: tuple[Entry, ...]
-    shares: tuple[Entry, ...]
-    claims: tuple[Claim, ...]
+    entries: list[Entry]
+    shares: list[Entry]
+    claims: list[Claim]
     seconds: float
     command: str = ""
 
@@ -114,13 +115,12 @@ def reproduce(
     Reproduction
     """
     run_options = RunOptions(**options)
-    unknown = [name for name in data if name not in DATA]
-    if unknown:
-        raise InputError(f"There is no data set {unknown[0]!r}. Choose from {', '.join(DATA)}.")
-    if n_seeds is not None and n_seeds < 1:
-        raise InputError(f"n_seeds must be 1 or greater (got {n_seeds}).")
-    if attribute not in _CHOICES:
-        raise InputError(f"attribute is {attribute!r}. Choose from {', '.join(_CHOICES)}.")
+    for name in data:
+        if name not in DATA:
+            raise InputError(f"There is no data set {name!r}. Choose from {', '.join(DATA)}.")
+    if n_seeds is not None:
+        require_count(n_seeds, "n_seeds")
+    require_choice("attribute", attribute, tuple(_CHOICES))
     if run_options.quick and tuple(data) == DATA:
         data = SMALL
     settings = [
@@ -147,27 +147,22 @@ def run_settings(
     target = Path(directory)
     runs = target / "runs"
     runs.mkdir(parents=True, exist_ok=True)
-    frontiers: dict[str, Frontier] = {}
-    entries: list[Entry] = []
-    shares: list[Entry] = []
-    claims: list[Claim] = []
+    result = Reproduction(tuple(settings), {}, [], [], [], 0.0, options.command)
     for setting in settings:
         frontier = run_setting(
             setting, extras=not options.bare, quick=options.quick, n_jobs=options.n_jobs,
             directory=runs / _file_name(setting.title, options.quick), progress=options.progress,
         )  # fmt: skip
-        frontiers[setting.title] = frontier
         chosen, scaled = choose(frontier, setting), at_shares(frontier, setting)
-        entries += chosen
-        shares += scaled
-        claims += about_methods(setting.title, chosen) + about_shares(setting.title, scaled)
+        result.frontiers[setting.title] = frontier
+        result.entries.extend(chosen)
+        result.shares.extend(scaled)
+        result.claims.extend(about_methods(setting.title, chosen))
+        result.claims.extend(about_shares(setting.title, scaled))
     if not options.bare:
-        claims += _further_claims(settings, runs, options.quick)
+        result.claims.extend(_further_claims(settings, runs, options.quick))
     seconds = _add_seconds(runs / _file_name("seconds", options.quick), time.perf_counter() - start)
-    result = Reproduction(
-        tuple(settings), frontiers, tuple(entries), tuple(shares), tuple(claims), seconds,
-        options.command,
-    )  # fmt: skip
+    result = replace(result, seconds=seconds)
     _write(target, result)
     return result
 
@@ -221,15 +216,10 @@ def _add_seconds(path: Path, seconds: float) -> float:
 
 
 def _write(target: Path, result: Reproduction) -> None:
-    untuned = [
-        row
-        for setting in result.settings
-        for row in by_setting(result.frontiers[setting.title], setting)
-    ]
     texts = {
         "results.csv": pages.to_csv(map(pages.entry_row, result.entries)),
         "shares.csv": pages.to_csv(map(pages.entry_row, result.shares)),
-        "settings.csv": pages.to_csv(untuned),
+        "settings.csv": pages.to_csv(by_setting(result.settings, result.frontiers)),
         "verdicts.csv": pages.to_csv(map(pages.claim_row, result.claims)),
         "results.md": pages.results_page(result),
         "verdicts.md": pages.verdicts_page(result.claims),

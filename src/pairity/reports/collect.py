@@ -17,8 +17,7 @@ from pairity.audits.audit import Audit, audit, name_constraints
 from pairity.audits.estimates import groups_of_largest_gap
 from pairity.baselines.methods import Method, Rankings
 from pairity.comparisons.frontiers import Frontier
-from pairity.comparisons.points import Point
-from pairity.comparisons.runs import run_label
+from pairity.comparisons.runs import Point, run_label
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from importlib import metadata
 from typing import Any
 
@@ -35,15 +36,13 @@ def describe_fit(model: FairRanker) -> dict[str, Any]:
 def provenance(model: FairRanker, train: Queries, test: Queries) -> dict[str, str]:
     """Versions, settings and digests."""
     engine = type(model.ranker_).__module__.rpartition(".")[2]
-    libraries = ("pairity", "numpy", "scikit-learn", engine)
-    versions = [f"{name} {version}" for name in libraries if (version := _version(name))]
     return {
         "trained on": _size(train),
         "training data, SHA-256": model.training_digest_,
         "measured on": _size(test),
         HELD_OUT: test.digest(),
         "model": " ".join(repr(model).split()),
-        "versions": ", ".join([f"Python {platform.python_version()}", *versions]),
+        "versions": show_versions("pairity", "numpy", "scikit-learn", engine),
     }
 
 
@@ -52,8 +51,10 @@ def _size(queries: Queries) -> str:
     return f"{queries.n_queries:,} queries, {queries.n_items:,} items, {pairs:,} preference pairs"
 
 
-def _version(library: str) -> str:
-    try:
-        return metadata.version(library)
-    except metadata.PackageNotFoundError:
-        return ""
+def show_versions(*libraries: str) -> str:
+    """The versions of Python and of those libraries that are installed."""
+    versions = [f"Python {platform.python_version()}"]
+    for name in libraries:
+        with suppress(metadata.PackageNotFoundError):
+            versions.append(f"{name} {metadata.version(name)}")
+    return ", ".join(versions)

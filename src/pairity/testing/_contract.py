@@ -12,7 +12,8 @@ from typing import Any, Self
 import numpy as np
 
 from pairity._utils.typing import Array
-from pairity.exceptions import ContractError, InputError
+from pairity._utils.validation import require_choice
+from pairity.exceptions import ContractError
 
 RTOL = 1e-4
 INTERRUPTIONS = (0.0, 0.3, 0.6, 0.9)  # where a fit is interrupted, as shares of its calls
@@ -41,15 +42,12 @@ class Subject:
             raise
         except Exception as error:
             message = str(error).partition("\n")[0]
-            raise self._error(f"it raised {type(error).__name__}: {message}") from error
+            self.fail(f"it raised {type(error).__name__}: {message}", error)
 
-    def fail(self, message: str) -> None:
+    def fail(self, message: str, cause: Exception | None = None) -> None:
         """Raise the error that the subject lacks the property."""
-        raise self._error(message)
-
-    def _error(self, message: str) -> ContractError:
         text = f"{self.title} fails {self.property!r}: {message}"
-        return ContractError(text, (self.property,))
+        raise ContractError(text, (self.property,)) from cause
 
     def difference(self, got: Array, want: Array) -> float:
         """The largest difference between two score vectors, as a share of their spread."""
@@ -64,6 +62,19 @@ class Subject:
                 f"{what}: scores differ by up to {difference:.2g} of their spread (rtol is "
                 f"{self.rtol:g}). {advice}"
             )
+
+    def reproducible(self, run: Callable[[], Array], what: str, advice: str) -> None:
+        """Require equal scores, whatever the state of NumPy's and Python's global generators."""
+        states, scores = (np.random.get_state(), random.getstate()), []  # noqa: NPY002
+        try:
+            for seed in (1, 2):
+                np.random.seed(seed)  # noqa: NPY002
+                random.seed(seed)
+                scores.append(run())
+        finally:
+            np.random.set_state(states[0])  # noqa: NPY002
+            random.setstate(states[1])
+        self.same(scores[1], scores[0], what, advice)
 
 
 class Checks(dict[str, Callable[..., None]]):
@@ -99,9 +110,8 @@ def select(
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield the checks that are not skipped, by name, bound to what they examine."""
     skipped = (skip,) if isinstance(skip, str) else tuple(skip)
-    for name in set(skipped) - set(checks):
-        names = ", ".join(map(repr, checks))
-        raise InputError(f"skip names {name!r}, which is not a property. Choose from {names}.")
+    for name in skipped:
+        require_choice("A name in skip", name, tuple(checks))
     for name, check in checks.items():
         if name not in skipped:
             yield name, partial(check, examined, **options)
@@ -122,24 +132,6 @@ def run_all(checks: Iterable[tuple[str, Callable[[], None]]]) -> None:
         lines = "\n".join(f"- {failure}" for failure in failures)
         names = tuple(name for failure in failures for name in failure.properties)
         raise ContractError(f"{len(failures)} of {n_checks} properties fail.\n{lines}", names)
-
-
-def mixed_lists() -> dict[str, Any]:
-    """Thirty queries of twelve items with three labels and three unequally favoured groups."""
-    rng = np.random.default_rng(20210)
-    n_queries, n_items = 30, 12
-    qid = np.repeat(np.arange(n_queries), n_items)
-    group = rng.integers(0, 3, len(qid))
-    X = rng.normal(size=(len(qid), 4))
-    X[:, 3] += group - 1.0
-    latent = X @ [1.0, -0.6, 0.3, 0.0] + 0.8 * (group - 1.0) + 0.7 * rng.normal(size=len(qid))
-    rank = latent.reshape(n_queries, n_items).argsort(axis=1).argsort(axis=1).ravel()
-    return {
-        "X": X,
-        "y": (rank // 4).astype(float),
-        "qid": qid,
-        "sensitive_features": np.array(["a", "b", "c"], dtype=object)[group],
-    }
 
 
 class Calls:
@@ -188,15 +180,3 @@ class Calls:
         """Ignore an interruption that Python itself drops, inside a callback from C."""
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             self.hook(unraisable)
-
-
-def with_global_seed(seed: int, run: Callable[[], Array]) -> Array:
-    """Run with NumPy's and Python's global generators seeded, and restore them."""
-    states = np.random.get_state(), random.getstate()  # noqa: NPY002
-    try:
-        np.random.seed(seed)  # noqa: NPY002
-        random.seed(seed)
-        return run()
-    finally:
-        np.random.set_state(states[0])  # noqa: NPY002
-        random.setstate(states[1])

@@ -5,14 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pairity.pairs.cells import cell_means, mean_auc
-from pairity.testing._contract import Checks, mixed_lists
-from pairity.testing._ranker_subject import (
-    TABLE,
-    RankerSubject,
-    cell_table,
-    lists_by_cell,
-    rows_of_cell,
-)
+from pairity.testing._contract import Checks
+from pairity.testing._lists import TABLE, cell_table, lists_by_cell, mixed_lists, rows_of_cell
+from pairity.testing._ranker_subject import RankerSubject
 
 _MIN_AUC = 0.6  # on the training items; chance is 0.5, and LinearRanker reaches 0.8
 _MIN_EFFECT = 0.05  # on a cell's AUC, between a low and a high weight of it
