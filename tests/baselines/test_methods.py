@@ -54,6 +54,8 @@ def test_methods_from_models():
     assert repr(fair) == "reweighted(tolerance=0.05)"
     expected = FairRanker(tolerance=0.05).fit(**train).predict(test.X)
     np.testing.assert_allclose(fair(train, test), expected)
+    three = train.with_groups_of((*train.groups, "rare"))  # as in a split without the rare group
+    np.testing.assert_allclose(fair(three, test), expected)
     assert as_method(fair) is fair
     with pytest.raises(InputError, match="no parameter 'tolerence'"):
         as_method(FairRanker(), tolerence=0.1)

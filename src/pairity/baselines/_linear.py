@@ -99,8 +99,13 @@ def item_weight_of(queries: Queries) -> Array | None:
     return weight if queries.item_weight is None else weight * queries.item_weight
 
 
-def share_weights(queries: Queries, counts: Array) -> Queries:
-    """Divide each query's weight by its number of pairs, so that every query counts once."""
+def share_weights(queries: Queries, counts: Array, average: str = "query") -> Queries:
+    """Divide each query's weight by its number of pairs, unless pairs are averaged.
+
+    Every query then counts once.
+    """
+    if average == "pair":
+        return queries
     shared = np.zeros_like(counts)
     np.divide(queries.weight_of_query, counts, out=shared, where=counts > 0)
     return replace(queries, query_weight=shared)

@@ -164,10 +164,8 @@ class _Correlation:
         inside = np.eye(n_groups)
         cells = {"groups": np.ones_like(inside), "within": inside, "across": 1.0 - inside}
         self.table = queries.pad(cells[constraint.cells], fill=0.0)
-        self.lists = queries
-        if constraint.average == "query":
-            counts = (cell_counts(queries) * self.table).sum(axis=(1, 2))
-            self.lists = share_weights(queries, counts)
+        counts = (cell_counts(queries) * self.table).sum(axis=(1, 2))
+        self.lists = share_weights(queries, counts, constraint.average)
         self.total = total_weight(self.lists, self.table)
         above, below = self._sides(self.table)
         self.mean = (above - below) / self.total  # E[A] is its product with the scores
@@ -228,9 +226,7 @@ def _fit(
     features = StandardFeatures.of(queries)
     correlation = _Correlation(queries, constraint)
     plain = np.ones((queries.n_groups, queries.n_groups))
-    lists = queries
-    if constraint.average == "query":
-        lists = share_weights(queries, cell_counts(queries).sum(axis=(1, 2)))
+    lists = share_weights(queries, cell_counts(queries).sum(axis=(1, 2)), constraint.average)
     total = total_weight(lists, plain)
 
     def objective(beta: Array, width: float) -> tuple[float, Array]:

@@ -58,7 +58,6 @@ class Rankings:
         copy = number[queries.query]
         rows, columns = np.nonzero(copy >= 0)
         weight = queries.weight_of_query[query] * self.probability[query, ranking]
-        item_weight = queries.item_weight
         repeated = replace(
             queries,
             X=None,
@@ -66,7 +65,7 @@ class Rankings:
             query=copy[rows, columns],
             query_ids=np.arange(len(query)),
             group=queries.group[rows],
-            item_weight=None if item_weight is None else item_weight[rows],
+            item_weight=None if queries.item_weight is None else queries.item_weight[rows],
             query_weight=weight,
         )
         return repeated, self.scores[rows, columns]
@@ -147,7 +146,8 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
                 fresh.set_params(random_state=random_state)
             if fresh.progress == "auto":
                 fresh.set_params(progress=False)  # a comparison has its own progress bar
-            fresh.fit(train)
+            present = [name for code, name in enumerate(train.groups) if code in train.group]
+            fresh.fit(train.with_groups_of(tuple(present)))  # a split may have lost a rare group
             if fresh.outcome_ is Outcome.INTERRUPTED:
                 raise KeyboardInterrupt  # the best round so far is not the result of the settings
         else:

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -202,7 +203,7 @@ def _execute(jobs: Iterator[Job], measuring: Measuring, n_jobs: int | None) -> I
     work = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1)
     with warnings.catch_warnings():  # joblib replaces workers that have grown; no run is lost
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-        yield from work(delayed(Job.run)(job, measuring) for job in jobs)
+        yield from work(delayed(methodcaller("run", measuring))(job) for job in jobs)
 
 
 # --- storing -------------------------------------------------------------------------------------
@@ -233,16 +234,9 @@ class Store:
             path.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
             raise InputError(f"{path} is a file. Pass a directory for the runs.") from error
-        about = {
-            name: value.digest() if isinstance(value, Queries) else value
-            for name, value in data.items()
-        }
-        about |= {
-            "constraints": {name: repr(c) for name, c in measuring.constraints.items()},
-            "confidence": measuring.confidence,
-            "n_resamples": measuring.n_resamples,
-        }
-        return cls(path, about)
+        digests = {name: v.digest() for name, v in data.items() if isinstance(v, Queries)}
+        constraints = {name: repr(c) for name, c in measuring.constraints.items()}
+        return cls(path, {**data, **digests, **vars(measuring), "constraints": constraints})
 
     def path(self, run: Run) -> Path:
         """Return the file of the run, whether it is stored or not."""
