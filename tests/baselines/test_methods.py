@@ -57,5 +57,7 @@ def test_methods_from_models():
     three = train.with_groups_of((*train.groups, "rare"))  # as in a split without the rare group
     np.testing.assert_allclose(fair(three, test), expected)
     assert as_method(fair) is fair
-    with pytest.raises(InputError, match="no parameter 'tolerence'"):
+    with pytest.raises(
+        InputError, match=r"setting of FairRanker must be .*'tolerance'.*\(got 'tolerence'"
+    ):
         as_method(FairRanker(), tolerence=0.1)

@@ -17,8 +17,8 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
+from pairity._utils.validation import require_choice
 from pairity.data.queries import Queries
-from pairity.exceptions import InputError
 from pairity.rankers.adapters import as_ranker
 from pairity.reweighting.algorithm import Outcome
 from pairity.reweighting.fair_ranker import FairRanker
@@ -130,13 +130,9 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
     values.pop("progress", None)  # it is about the display
     shown = changed_from(type(base), values) | settings
     if settings:
-        known = base.get_params()
-        unknown = [key for key in settings if key not in known]
-        if unknown:
-            raise InputError(
-                f"{type(base).__name__} has no parameter {unknown[0]!r}. Choose from "
-                f"{', '.join(sorted(known))}."
-            )
+        known = tuple(sorted(base.get_params()))
+        for key in settings:
+            require_choice(f"A setting of {type(base).__name__}", key, known)
         base.set_params(**settings)
 
     def fit(train: Queries, random_state: int) -> Scorer:

@@ -20,20 +20,9 @@ from scipy import stats
 
 from pairity._utils.json_codec import to_plain
 from pairity._utils.typing import Array
+from pairity.audits import estimates
 from pairity.audits.audit import choose_gain
-from pairity.audits.estimates import (
-    NAN,
-    Estimate,
-    Measure,
-    Part,
-    Support,
-    estimate_all,
-    layout_of,
-    parts_of,
-    resampled_weights,
-    sum_parts,
-    with_intervals,
-)
+from pairity.audits.estimates import NAN, Estimate, Measure, Part, Support
 from pairity.baselines.methods import Method, Rankings
 from pairity.constraints import Constraint
 from pairity.data.columns import as_numbers
@@ -160,11 +149,11 @@ def averages(
     return {name: _average([run[name] for run in runs], confidence, ratio) for name in runs[0]}
 
 
-def _average(estimates: Sequence[Estimate], confidence: float, ratio: float | None) -> Estimate:
-    n = len(estimates)
+def _average(by_seed: Sequence[Estimate], confidence: float, ratio: float | None) -> Estimate:
+    n = len(by_seed)
     if n == 1:
-        return estimates[0]
-    values, low, high = np.array([(e.value, e.low, e.high) for e in estimates]).T
+        return by_seed[0]
+    values, low, high = np.array([(e.value, e.low, e.high) for e in by_seed]).T
     mean, spread = float(values.mean()), float(values.std(ddof=1))
     t = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
     below, above = (abs(mean - float(end.mean())) for end in (low, high))  # by query
@@ -174,7 +163,7 @@ def _average(estimates: Sequence[Estimate], confidence: float, ratio: float | No
     else:
         shrunk = sqrt(1 / n + ratio)
         below, above = (shrunk * float(np.fmax(side, t * spread)) for side in (below, above))
-    weakest = min(estimates, key=lambda estimate: estimate.n_queries)
+    weakest = min(by_seed, key=lambda estimate: estimate.n_queries)
     top = max(1.0, float(values.max()))
     return replace(weakest, value=mean, low=max(mean - below, 0.0), high=min(mean + above, top))
 
@@ -207,21 +196,22 @@ class Measuring:
         """
         copies, support = Copies.of(queries, result), Support(queries)
         utility, weight = list(_utility(queries, copies)), queries.weight_of_query
-        means, *violations = parts_of(
+        means, *violations = estimates.parts_of(
             utility, self.constraints.values(), copies.queries, copies.scores, support
         )
         parts = [means, *map(copies.of_queries, violations)]
-        sums = sum_parts(parts, weight, resampled_weights(weight, self.n_resamples, 0))
-        statistics = estimate_all(layout_of(utility), self.constraints, queries.groups, sums)
-        estimates = {
+        draws = estimates.resampled_weights(weight, self.n_resamples, 0)
+        totals, layout = estimates.sum_parts(parts, weight, draws), estimates.layout_of(utility)
+        statistics = estimates.estimate_all(layout, self.constraints, queries.groups, totals)
+        measured = {
             estimate.constraint or estimate.measure: estimate
-            for estimate in with_intervals(statistics, self.confidence)
+            for estimate in estimates.with_intervals(statistics, self.confidence)
             if estimate.measure not in ("gap", "gap_within")
         }
-        return estimates, {
+        return measured, {
             name: tuple(np.round(statistic.values[1:, 0], _DIGITS).tolist())
             for name, statistic in zip(self.constraints, statistics[1:], strict=True)
-            if isfinite(estimates[name].high)
+            if isfinite(measured[name].high)
         }
 
 

@@ -24,18 +24,12 @@ from sklearn.utils import check_random_state
 
 from pairity._utils.validation import is_real, require_choice, require_count, show
 from pairity.baselines.methods import Method, Scorer
+from pairity.comparisons import sweeps
 from pairity.comparisons.catalogue import METHODS
 from pairity.comparisons.frontiers import Frontier
 from pairity.comparisons.jobs import Job, RunOptions, cross_fitted, run_jobs
 from pairity.comparisons.runs import Run, plain_settings
 from pairity.comparisons.selection import Choice, Rule
-from pairity.comparisons.sweeps import (
-    as_held_out,
-    as_measuring,
-    as_queries,
-    make_frontier,
-    without_weightless,
-)
 from pairity.data.checks import require_groups, require_preferences
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, TargetNotReachedWarning
@@ -167,7 +161,7 @@ def tune(
     confidence = settled.confidence
     rule = Rule(epsilon, confidence, settled.rule, settled.utility, settled.simultaneous)
     level = 0.95 if confidence is None else confidence
-    measuring = as_measuring(constraint, level, settled.n_resamples)
+    measuring = sweeps.as_measuring(constraint, level, settled.n_resamples)
     if len(measuring.constraints) != 1:
         raise InputError(f"constraint is {show(constraint)}. Pass one to tune by.")
     trials: dict[tuple[str, str], tuple[dict[str, Any], Method]] = {}
@@ -175,11 +169,11 @@ def tune(
     for settings in draw_settings(tried, settled.search, settled.budget, random_state):
         method = _make(make, settings)
         trials.setdefault(Run.of(method, 0).key, (settings, method))
-    queries = as_queries(train, "train")
+    queries = sweeps.as_queries(train, "train")
     methods = [method for _, method in trials.values()]
     jobs, data = _jobs(methods, queries, cv, int(random_state))
     runs = run_jobs(jobs, len(jobs), measuring, {"train": queries, **data}, settled, "Tuning")
-    frontier = make_frontier(runs, measuring)
+    frontier = sweeps.make_frontier(runs, measuring)
     choice = frontier.choose(frontier.constraints[0], rule)
     if choice.point is None:
         warn(str(choice), TargetNotReachedWarning, stacklevel=2)
@@ -397,17 +391,17 @@ def _jobs(
     if is_real(cv) and isinstance(cv, Integral):
         require_groups(queries)
         require_preferences(queries)
-        validation: Any = without_weightless(queries)
+        validation: Any = sweeps.without_weightless(queries)
         queries, folds = validation, query_folds(validation.n_queries, int(cv), seed)
         methods = [cross_fitted(method, folds) for method in methods]
         data: dict[str, Any] = {"folds": int(cv), "split": seed}
     else:
-        validation = as_held_out(cv, queries, "cv")
+        validation = sweeps.as_held_out(cv, queries, "cv")
         data = {"validation": validation}
         if not isinstance(validation, Queries):
             data["split"] = seed
             queries, validation = queries.split(validation, seed)
-        validation = without_weightless(validation)
+        validation = sweeps.without_weightless(validation)
     return [Job(method, seed, queries, validation=validation) for method in methods], data
 
 
