@@ -8,9 +8,9 @@ from math import isfinite
 
 import numpy as np
 
-from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES, Estimate
+from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES
 from pairity.reports.evidence import Candidate, Caveat, Evidence
-from pairity.reports.prose import quote
+from pairity.reports.prose import quote, with_interval
 from pairity.reweighting.algorithm import Outcome
 from pairity.reweighting.weights import PairWeights
 
@@ -87,9 +87,7 @@ def _uncertainty(evidence: Evidence, after: Candidate) -> Iterator[str]:
     if not isfinite(estimate.low):
         yield "The disparity has no interval, so its variation between samples is unknown."
         return
-    value = (
-        f"{estimate.value:.3f} ({_interval(estimate)}) on {estimate.n_queries:,} held-out queries"
-    )
+    value = f"{with_interval(estimate)} on {estimate.n_queries:,} held-out queries"
     if estimate.high - estimate.low > WIDE_INTERVAL:
         yield f"The interval of the disparity is wide: {value}."
     if estimate.value < estimate.low:
@@ -116,8 +114,8 @@ def _side_effects(evidence: Evidence, after: Candidate) -> Iterator[str]:
             new = after.estimate("violation", old.constraint)
             if new.value > old.value + VISIBLE_RISE:
                 yield (
-                    f"Another disparity rose: {quote(str(old.constraint))}, from {old.value:.3f} "
-                    f"({_interval(old)}) to {new.value:.3f} ({_interval(new)})."
+                    f"Another disparity rose: {quote(str(old.constraint))}, from "
+                    f"{with_interval(old)} to {with_interval(new)}."
                 )
 
 
@@ -169,7 +167,3 @@ def _always(evidence: Evidence, after: Candidate) -> Iterator[str]:
         "Only the order of items was measured. The report does not show whether the items were "
         "collected evenly, or what happens to people after the ranking."
     )
-
-
-def _interval(estimate: Estimate) -> str:
-    return f"{estimate.low:.3f} to {estimate.high:.3f}" if isfinite(estimate.low) else "no interval"

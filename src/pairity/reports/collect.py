@@ -85,7 +85,7 @@ class Options:
         Of all intervals, as in `pairity.audit`.
     """
 
-    constraint: Any = None
+    constraint: Any = "inter"
     tolerance: float | None = None
     before: str | None = None
     after: str | None = None
@@ -96,6 +96,11 @@ class Options:
     confidence: float = 0.95
     n_resamples: int = 1000
     random_state: int = 0
+
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """The settings of intervals."""
+        return {name: getattr(self, name) for name in ("confidence", "n_resamples", "random_state")}
 
 
 def collect(
@@ -124,30 +129,24 @@ def collect(
     **options
         See `Options`.
     """
-    chosen = Options(**options)
+    given = {name: value for name, value in options.items() if value is not None}
+    if model is not None:
+        given = {"constraint": model.constraint, "tolerance": float(model.tolerance), **given}
+    chosen = Options(**given)
     scored = {name: _as_scored(name, ranker) for name, ranker in rankers.items()}
     names = list(scored)
     before, after = _compared(chosen, names)
-    if model is not None:
-        if chosen.constraint is None:
-            chosen = replace(chosen, constraint=model.constraint)
-        if chosen.tolerance is None:
-            chosen = replace(chosen, tolerance=float(model.tolerance))
-        if scored[after].weights is None:
-            scored[after] = replace(scored[after], weights=model.pair_weights_.table)
-    constraint = as_constraint("inter" if chosen.constraint is None else chosen.constraint)
+    if model is not None and scored[after].weights is None:
+        scored[after] = replace(scored[after], weights=model.pair_weights_.table)
+    constraint = as_constraint(chosen.constraint)
     label, constraints = _constraints(constraint)
-    observer = Observer(
-        queries, constraint, label, scored[before].scores, chosen.confidence, chosen.n_resamples,
-        chosen.random_state,
-    )  # fmt: skip
+    observer = Observer(queries, constraint, label, scored[before].scores, **chosen.sampling)
     queries_shown, rankings = _rankings(observer, scored, chosen.items)
     candidates = []
     for name, ranker in scored.items():
         result = (audits or {}).get(name) or audit(
-            queries, ranker.scores, constraints=constraints, confidence=chosen.confidence,
-            n_resamples=chosen.n_resamples, random_state=chosen.random_state, name=name,
-        )  # fmt: skip
+            queries, ranker.scores, constraints=constraints, name=name, **chosen.sampling
+        )
         candidates.append(
             Candidate(
                 name=name,
@@ -378,10 +377,10 @@ def _rankings(
     for name, ranker in scored.items():
         pairs = zip(listed, tops[name], strict=True)
         rankings[name] = {
-            "tops": tuple(tuple(map(query.rows.index, top)) for query, top in pairs),
+            "tops": tuple(tuple(map(rows.index, top)) for (_, rows), top in pairs),
             "scores": _table(ranker.scores[top] for top in tops[name]),
         }
-    return tuple(query.shown for query in listed), rankings
+    return tuple(query for query, _ in listed), rankings
 
 
 def _along_path(

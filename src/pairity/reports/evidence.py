@@ -7,6 +7,7 @@ every entry is checked when it is read.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,7 +189,11 @@ class Evidence:
         """Evidence from what `to_json` returned, with every entry checked; it runs no code."""
         place = Place("evidence", "Pass what to_json() returned.")
         evidence: Evidence = from_plain(cls, parse_document(text, FORMAT, place), place)
-        _require_consistent(evidence)
+        if not all(_consistent(evidence)):
+            raise InputError(
+                "The evidence is inconsistent: an index or a shape does not match. Write it again "
+                "with to_json()."
+            )
         return evidence
 
     def __repr__(self) -> str:
@@ -196,35 +201,21 @@ class Evidence:
         return f"Evidence(constraint={self.constraint!r}, candidates={names})"
 
 
-def _require_consistent(evidence: Evidence) -> None:
-    """Reject indices out of range and shapes that do not match."""
+def _consistent(evidence: Evidence) -> Iterator[bool]:
+    """Whether indices are in range and shapes match, one by one."""
     n, k = len(evidence.candidates), len(evidence.groups)
-    consistent = 0 <= evidence.before < n and 0 <= evidence.after < n
-    consistent &= len(evidence.gap) in (0, 2) and set(evidence.gap) <= set(evidence.groups)
-    for query in evidence.queries:
-        consistent &= all(-1 <= item.group < k for item in query.items)
+    sizes, n_cells = [len(query.items) for query in evidence.queries], len(evidence.lambda_cells)
+    yield 0 <= evidence.before < n and 0 <= evidence.after < n
+    yield len(evidence.gap) in (0, 2) and set(evidence.gap) <= set(evidence.groups)
+    yield all(-1 <= item.group < k for query in evidence.queries for item in query.items)
+    yield all(len(round_.lambda_) == n_cells for round_ in evidence.rounds)
+    yield all(0 <= group < k for cell in evidence.lambda_cells for group in cell)
     for candidate in evidence.candidates:
-        consistent &= _is_consistent(candidate, evidence)
-    n_cells = len(evidence.lambda_cells)
-    consistent &= all(len(round_.lambda_) == n_cells for round_ in evidence.rounds)
-    consistent &= all(0 <= group < k for cell in evidence.lambda_cells for group in cell)
-    if not consistent:
-        raise InputError(
-            "The evidence is inconsistent: an index or a shape does not match. Write it again with "
-            "to_json()."
-        )
-
-
-def _is_consistent(candidate: Candidate, evidence: Evidence) -> bool:
-    k, tops = len(evidence.groups), candidate.tops
-    sizes = [len(query.items) for query in evidence.queries]
-    return (
-        len(tops) in (0, len(sizes))
-        and all(0 <= index < n for top, n in zip(tops, sizes, strict=False) for index in top)
-        and [len(row) for row in candidate.scores] == [len(top) for top in tops]
-        and len(candidate.positions) in (0, k)
-        and len(candidate.histogram) in (0, max(len(evidence.bins) - 1, 0))
-        and (candidate.weights is None or [len(row) for row in candidate.weights] == [k] * k)
-        and (candidate.audit is None or candidate.audit.groups == evidence.groups)
-        and (candidate.audit is None or len(candidate.audit.group_sizes) == k)
-    )
+        tops, weights, audit = candidate.tops, candidate.weights, candidate.audit
+        yield len(tops) in (0, len(sizes))
+        yield all(0 <= index < m for top, m in zip(tops, sizes, strict=False) for index in top)
+        yield [len(row) for row in candidate.scores] == [len(top) for top in tops]
+        yield len(candidate.positions) in (0, k)
+        yield len(candidate.histogram) in (0, max(len(evidence.bins) - 1, 0))
+        yield weights is None or [len(row) for row in weights] == [k] * k
+        yield audit is None or (audit.groups == evidence.groups and len(audit.group_sizes) == k)

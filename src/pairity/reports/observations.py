@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from pairity.audits.estimates import (
 from pairity.constraints import Constraint, Contrasts, PairwiseConstraint
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.metrics.positions import Positions, ratio
+from pairity.metrics.positions import Positions, ratio, sums
 from pairity.pairs.cells import cell_counts, cell_sums
 from pairity.reports.evidence import Change, Item, ShownQuery
 
@@ -37,6 +37,8 @@ _QUERIES_AT_ONCE = 64  # whose gaps are computed in one matrix product
 class Observer:
     """Measures every ranker in the same way, relative to the first ranker.
 
+    The keywords are the `confidence`, `n_resamples` and `random_state` of intervals.
+
     Attributes
     ----------
     queries : Queries
@@ -46,12 +48,11 @@ class Observer:
     """
 
     def __init__(
-        self, queries: Queries, constraint: Constraint, label: str, first: Array,
-        confidence: float, n_resamples: int, random_state: int,
-    ) -> None:  # fmt: skip
+        self, queries: Queries, constraint: Constraint, label: str, first: Array, **sampling: Any
+    ) -> None:
         self.queries, self.constraint, self.label, self.first = queries, constraint, label, first
-        self.confidence, self.n_resamples = confidence, n_resamples
-        self.random_state = random_state
+        self.confidence = sampling.pop("confidence")
+        self.sampling = sampling
         self.support = Support(queries)
         self.pairwise = isinstance(constraint, PairwiseConstraint)
         delta = constraint.delta(queries, first)
@@ -66,19 +67,23 @@ class Observer:
         concordant = cell_sums(queries, scores).sum(axis=(1, 2))
         auc = Measure("auc", ratio(concordant, cell_counts(queries).sum(axis=(1, 2))))
         parts = parts_of([auc], [self.constraint], queries, scores, self.support)
-        draws = resampled_weights(weight, self.n_resamples, self.random_state)
-        sums, named = sum_parts(parts, weight, draws), {self.label: self.constraint}
-        utility, violation = estimate_all([("auc", ())], named, queries.groups, sums)
+        draws = resampled_weights(weight, **self.sampling)
+        totals, named = sum_parts(parts, weight, draws), {self.label: self.constraint}
+        utility, violation = estimate_all([("auc", ())], named, queries.groups, totals)
         return {"violation": violation, "auc": utility}
 
     def changes(self, scores: Array) -> tuple[Change, ...]:
         """The changes of violation and AUC; both rankers are measured on the same resamples."""
         changes = []
         for name, new in self._statistics(scores).items():
-            old = self.statistics[name].values[:, 0]
-            difference, *resampled = new.values[:, 0] - old
-            change = Change(name, float(difference))
-            changes.append(_with_interval(change, np.array(resampled), self.confidence))
+            differences = new.values[:, 0] - self.statistics[name].values[:, 0]
+            change, resampled = Change(name, float(differences[0])), differences[1:]
+            resampled = resampled[~np.isnan(resampled)]
+            if len(resampled):
+                ends = [0.5 - self.confidence / 2, 0.5 + self.confidence / 2]
+                low, high = np.quantile(resampled, ends).tolist()
+                change = replace(change, low=low, high=high, lower=float(np.mean(resampled < 0.0)))
+            changes.append(change)
         return tuple(changes)
 
     def gaps(self, scores: Array) -> Array:
@@ -104,14 +109,6 @@ class Observer:
         return tuple(counts.tolist())
 
 
-def _with_interval(change: Change, differences: Array, confidence: float) -> Change:
-    differences = differences[~np.isnan(differences)]
-    if not len(differences):
-        return change
-    low, high = np.quantile(differences, [0.5 - confidence / 2, 0.5 + confidence / 2]).tolist()
-    return replace(change, low=low, high=high, lower=float(np.mean(differences < 0.0)))
-
-
 def position_shares(queries: Queries, scores: Array) -> Array:
     """Each group's share of the first positions; ties are broken at random."""
     ranks = Positions.of(queries, scores)
@@ -119,24 +116,15 @@ def position_shares(queries: Queries, scores: Array) -> Array:
     use = ranks.rank <= last
     weight = queries.weight_of_query[queries.query[ranks.order]][use]
     position = ranks.rank[use] - 1
-    total = np.bincount(position, weight, last)
-    shares = np.full((queries.n_groups, last), NAN)
+    total = sums(position, weight, last)
+    shares = []
     for k in range(queries.n_groups):
         member = ranks.share((queries.group == k)[ranks.order])[ranks.order]
-        by_group = np.bincount(position, weight * member[use], last)
-        np.divide(by_group, total, out=shares[k], where=total > 0)
-    return shares
+        shares.append(ratio(sums(position, weight * member[use], last), total))
+    return np.array(shares)
 
 
 # --- example rankings ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Listed:
-    """A query that is shown, and the rows of its items."""
-
-    shown: ShownQuery
-    rows: list[int]
 
 
 def choose_queries(queries: Queries, gaps: Array) -> list[int]:
@@ -163,8 +151,8 @@ def top_rows(queries: Queries, scores: Array, shown: Sequence[int]) -> list[list
 def list_queries(
     observer: Observer, shown: Sequence[int], tops: Collection[list[list[int]]],
     items: Sequence[Any] | None,
-) -> list[Listed]:  # fmt: skip
-    """The queries that are shown, with every item that some ranker has among its first."""
+) -> list[tuple[ShownQuery, list[int]]]:  # fmt: skip
+    """The queries that are shown, with the items that some ranker has among its first, and rows."""
     queries = observer.queries
     if items is not None and len(items) != queries.n_items:
         raise InputError(
@@ -186,5 +174,5 @@ def list_queries(
             for row in rows
         )
         name, gap = str(queries.query_ids[query]), float(gaps[query])
-        listed.append(Listed(ShownQuery(name, len(order), gap, items_of_query), rows))
+        listed.append((ShownQuery(name, len(order), gap, items_of_query), rows))
     return listed
