@@ -8,7 +8,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from pairity._utils.context import value_in_block
-from pairity.exceptions import InputError, MissingExtraError
+from pairity._utils.validation import require_choice
+from pairity.exceptions import MissingExtraError
 
 NAME_WIDTH = 20
 _BACKENDS = ("pandas", "polars", "pyarrow")
@@ -88,17 +89,16 @@ def make_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None)
 
     import narwhals as nw
 
+    installed = [name for name in _BACKENDS if importlib.util.find_spec(name)]
     if backend is None:
-        installed = [name for name in _BACKENDS if importlib.util.find_spec(name)]
         if not installed:
             raise MissingExtraError(
                 "A data frame requires pandas, polars or pyarrow. Use to_dict(), or install one: "
                 "pip install pandas"
             )
         backend = installed[0]
-    if backend not in _BACKENDS:
-        raise InputError(f"backend must be one of {', '.join(_BACKENDS)} (got {backend!r}).")
-    if importlib.util.find_spec(backend) is None:
+    require_choice("backend", backend, _BACKENDS)
+    if backend not in installed:
         raise MissingExtraError(f"{backend} is not installed: pip install {backend}")
     data = {name: list(values) for name, values in columns.items()}
     return nw.from_dict(data, backend=backend).to_native()  # type: ignore[arg-type]

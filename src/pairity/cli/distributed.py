@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pairity._utils.extras import import_extra
@@ -40,25 +40,26 @@ def cluster(args: argparse.Namespace) -> Iterator[Any]:
     if args.workers is not None and args.workers < 1:
         raise InputError(f"--workers must be 1 or greater (got {args.workers}).")
     distributed = import_extra("distributed", "--scheduler or --workers", "dask")
-    if args.scheduler is not None:
-        try:
-            client = distributed.Client(args.scheduler, timeout="10s")
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"There is no Dask scheduler at {args.scheduler!r} ({error}). Start one with: "
-                "dask scheduler"
-            ) from error
-        with client:
-            yield _quiet(client, args)
-        return
-    options = {"threads_per_worker": 1, "processes": True, "silence_logs": 50}
-    with (
-        _same_environment(),
-        distributed.LocalCluster(n_workers=args.workers, dashboard_address=":0", **options) as own,
-        distributed.Client(own) as client,
-    ):
-        _keep_stdout_clean(client, distributed.WorkerPlugin)
-        yield _quiet(client, args)
+    with ExitStack() as stack:
+        if args.scheduler is not None:
+            try:
+                client = stack.enter_context(distributed.Client(args.scheduler, timeout="10s"))
+            except (OSError, ValueError) as error:
+                raise InputError(
+                    f"There is no Dask scheduler at {args.scheduler!r} ({error}). Start one with: "
+                    "dask scheduler"
+                ) from error
+        else:
+            stack.enter_context(_same_environment())
+            options = {"threads_per_worker": 1, "processes": True, "silence_logs": 50}
+            own = distributed.LocalCluster(args.workers, dashboard_address=":0", **options)
+            client = stack.enter_context(distributed.Client(stack.enter_context(own)))
+            _keep_stdout_clean(client, distributed.WorkerPlugin)
+        if args.quiet:
+            from pairity.data.distributed.clients import silence
+
+            silence(client)  # its dashboard is not announced
+        yield client
 
 
 @contextmanager
@@ -80,15 +81,6 @@ def _keep_stdout_clean(client: Any, plugin: Any) -> None:
             os.dup2(2, 1)
 
     client.register_plugin(ToStderr(), name="pairity-stdout")
-
-
-def _quiet(client: Any, args: argparse.Namespace) -> Any:
-    """Return the client; with --quiet, its dashboard is not announced."""
-    if args.quiet:
-        from pairity.data.distributed.clients import silence
-
-        silence(client)
-    return client
 
 
 def on_workers(client: Any, queries: Any, **columns: Any) -> dict[str, Any]:

@@ -81,13 +81,10 @@ def columns(evidence: Evidence, candidate: Candidate) -> dict[str, dict[str, Any
     return sources
 
 
-def method_styles(evidence: Evidence) -> dict[str, tuple[str, str]]:
-    """Colour and marker of each method."""
+def method_styles(evidence: Evidence) -> dict[str, tuple[int, int]]:
+    """The numbers of the colour and of the marker of each method."""
     methods = dict.fromkeys(candidate.method for candidate in evidence.candidates)
-    return {
-        name: (COLOURS[METHOD_ORDER[index % 8]], MARKERS[index % 8])
-        for index, name in enumerate(methods)
-    }
+    return {name: (METHOD_ORDER[index % 8], index % 8) for index, name in enumerate(methods)}
 
 
 # --- the charts ----------------------------------------------------------------------------------
@@ -144,7 +141,8 @@ def _frontier_rows(evidence: Evidence) -> list[dict[str, Any]]:
     styles, rows = method_styles(evidence), []
     for index, candidate in enumerate(evidence.candidates):
         row: dict[str, Any] = {"candidate": index, "name": shorten(candidate.name, 48)}
-        row["colour"], row["marker"] = styles[candidate.method]
+        colour, marker = styles[candidate.method]
+        row["colour"], row["marker"] = COLOURS[colour], MARKERS[marker]
         gap, auc = candidate.estimate("violation", evidence.constraint), candidate.estimate("auc")
         for axis, title, estimate in (("x", "disparity", gap), ("y", "accuracy", auc)):
             row[axis], row[title] = estimate.value, with_interval(estimate)

@@ -56,12 +56,8 @@ def _template() -> Any:
 def render(evidence: Evidence, **page: Any) -> str:
     """The page as HTML; `page` holds its policy, style, scripts, data and charts."""
     audit = _first_audit(evidence)
-    names = dict.fromkeys(
-        e.constraint
-        for candidate in evidence.candidates
-        for e in candidate.estimates
-        if e.constraint
-    )
+    estimates = [e for candidate in evidence.candidates for e in candidate.estimates]
+    names = [estimate.constraint for estimate in estimates if estimate.constraint]
     constraint = CATALOGUE.get(evidence.constraint)
     favoured = prose.quote(evidence.gap[0]) if evidence.gap else "the first group"
     items = "" if audit is None else f", {prose.count(audit.n_items, 'item')}"
@@ -77,10 +73,7 @@ def render(evidence: Evidence, **page: Any) -> str:
             shown_groups=shown_groups(evidence),
             group_sizes=() if audit is None else audit.group_sizes,
             constraints=list(dict.fromkeys([evidence.constraint, *names])),
-            method_marks={
-                method: (charts.COLOURS.index(colour), charts.MARKERS.index(marker))
-                for method, (colour, marker) in charts.method_styles(evidence).items()
-            },
+            method_marks=charts.method_styles(evidence),
             lines=min(len(evidence.groups), charts.MOST_LINES),
             histogram_text=(
                 "Number of queries by their gap between "

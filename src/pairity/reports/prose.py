@@ -12,6 +12,14 @@ from pairity.reports.evidence import Candidate, Change, Evidence
 # Words for the share of resamples that agree on the direction of a change.
 _CERTAINTY = ((0.99, "nearly certain"), (0.95, "very likely"), (0.8, "likely"))
 
+# The measure that each violation compares.
+_COMPARED = {
+    "statistical": "above",
+    "inter": "preferred_above",
+    "intra": "auc_within",
+    "marginal": "auc",
+}
+
 Sentence = list[tuple[str, bool]]  # parts with whether they are emphasised
 
 
@@ -162,20 +170,13 @@ def _tolerance(evidence: Evidence, estimate: Estimate) -> str:
 def explain(evidence: Evidence, candidate: Candidate) -> str:
     """The disparity of a ranker in percentages; empty if percentages do not express it."""
     result, label = candidate.audit, evidence.constraint
-    across, single = (
-        (evidence.gap, evidence.gap[::-1]),
-        tuple((name, None) for name in evidence.gap),
-    )
-    cells = {
-        "statistical": ("above", across),
-        "inter": ("preferred_above", across),
-        "intra": ("auc_within", single),
-        "marginal": ("auc", single),
-    }
-    if result is None or not evidence.gap or label not in cells:
+    if result is None or not evidence.gap or label not in _COMPARED:
         return ""
-    measure, ends = cells[label]
-    high, low = (result.estimate(measure, group=group, other=other) for group, other in ends)
+    others = evidence.gap[::-1] if label in ("statistical", "inter") else (None, None)
+    high, low = (
+        result.estimate(_COMPARED[label], group=group, other=other)
+        for group, other in zip(evidence.gap, others, strict=True)
+    )
     gaps = [
         abs(estimate.value)
         for estimate in result.estimates
