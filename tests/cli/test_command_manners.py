@@ -273,7 +273,7 @@ def test_not_enough_memory(capsys, monkeypatch):
     def much(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("pairity.data.tables.read_table", much)
+    monkeypatch.setattr("pairity.read_table", much)
     assert main(["predict", "model", "new.csv"]) == 2
     assert "not enough memory" in capsys.readouterr().err
 
@@ -281,9 +281,7 @@ def test_not_enough_memory(capsys, monkeypatch):
 def test_warnings_are_one_line(capsys, monkeypatch, recwarn):
     import warnings
 
-    from pairity.data import tables
-
-    read = tables.read_table
+    read = pairity.read_table
 
     def warn(*args, **kwargs):
         with warnings.catch_warnings():
@@ -291,7 +289,7 @@ def test_warnings_are_one_line(capsys, monkeypatch, recwarn):
             warnings.warn("Take care.", PairityWarning, stacklevel=1)
         return read(*args, **kwargs)
 
-    monkeypatch.setattr(tables, "read_table", warn)
+    monkeypatch.setattr(pairity, "read_table", warn)
     assert main(["predict", "model", "new.csv", "--output", "s.csv"]) == 0
     assert "pairity: warning: Take care.\n" in capsys.readouterr().err
     assert main(["predict", "model", "new.csv", "--output", "s.csv", "--quiet"]) == 0

@@ -55,7 +55,9 @@ def test_changes_are_differences_of_the_audits():
 def test_the_gap_of_one_query_is_that_of_the_constraint():
     _, test, plain, _ = trained()
     scores = plain.predict(test.X)
-    observer = Observer(test, InterGroup(), "inter", scores, 0.95, 0, 0)
+    observer = Observer(
+        test, InterGroup(), "inter", scores, confidence=0.95, n_resamples=0, random_state=0
+    )
     gaps = observer.gaps(scores)
     for at in range(test.n_queries):
         rows = test.query == at

@@ -27,6 +27,7 @@ import argparse
 from functools import partial
 from typing import Any
 
+import pairity
 from pairity.cli import options
 from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers, read_by_workers
 from pairity.cli.output import note, show_or_json
@@ -58,7 +59,7 @@ def add_to(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Audit, print, and compare with the limit."""
-    from pairity.audits.audit import audit, name_constraints
+    from pairity.audits.audit import name_constraints
     from pairity.constraints import CATALOGUE
 
     if args.fail_above is not None and not args.fail_above >= 0.0:
@@ -73,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
             data = read_by_workers(client, table, args, scores=args.score)
         elif client is not None:
             data = on_workers(client, queries, scores=scores)
-        result = audit(
+        result = pairity.audit(
             **data, constraints=constraints, n_resamples=args.resamples, random_state=args.seed,
             name=name,
         )  # fmt: skip
@@ -101,14 +102,12 @@ def _read_table(args: argparse.Namespace) -> tuple[Any, Any, Any, str]:
 
 
 def _read_run(args: argparse.Namespace) -> tuple[Any, Any, Any, str]:
-    from pairity.data.trec import read_trec
-
     columns = [args.file, args.label, args.query, args.score, args.quantile_groups]
     if any(column is not None for column in (*columns, *args.group)):
         raise InputError("--run cannot be combined with a FILE or with column names.")
     if not args.qrels or not args.group_file:
         raise InputError("--run requires --qrels (the judgements) and --group-file (the groups).")
-    judged = read_trec(
+    judged = pairity.read_trec(
         args.trec_run, args.qrels, args.group_file,
         unjudged=args.unjudged, not_retrieved=args.not_retrieved,
     )  # fmt: skip

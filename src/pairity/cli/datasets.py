@@ -14,10 +14,12 @@ cache. A downloaded file goes to --data or to the cache, and is kept only if its
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pairity.cli import options
 from pairity.cli.output import show_or_json
+from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
     from pairity.datasets.catalogue import DataSet
@@ -34,10 +36,7 @@ def add_to(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List, describe or fetch."""
-    from pathlib import Path
-
     from pairity.datasets.catalogue import CATALOGUE, find_data_set
-    from pairity.exceptions import InputError
 
     if (args.action == "list") != (args.name is None):
         need = "takes no NAME" if args.name else f"needs a NAME: one of {', '.join(CATALOGUE)}"

@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pairity
+from pairity._utils.files import require_output_file
 from pairity.cli import options
 from pairity.cli.output import note, show_or_json
 from pairity.exceptions import MissingExtraError
-
-if TYPE_CHECKING:
-    from pairity.audits.audit import Audit
-    from pairity.data.queries import Queries
-    from pairity.reports.evidence import Evidence
 
 
 def add_to(parser: Any) -> None:
@@ -37,30 +35,30 @@ def add_to(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Train, audit, print, and write the report."""
-    from pairity._utils.files import require_output_file
-    from pairity.audits.comparison import compare
     from pairity.datasets import make_biased_ranking
-    from pairity.reports.collect import collect_training
-    from pairity.reweighting.fair_ranker import FairRanker
 
     require_output_file(Path(args.output))
     start = time.perf_counter()
     data = make_biased_ranking(300, 60, strength=1.0, separation=2.0, random_state=args.seed)
     train, test = data.queries().split(0.3, random_state=args.seed)
     _, unbiased = data.unbiased().split(0.3, random_state=args.seed)
-    plain = FairRanker(constraint="statistical", max_rounds=0, progress=False).fit(train)
-    fair = FairRanker(constraint="statistical", progress=options.progress_setting(args)).fit(train)
+    make = partial(pairity.FairRanker, constraint="statistical")
+    plain = make(max_rounds=0, progress=False).fit(train)
+    fair = make(progress=options.progress_setting(args)).fit(train)
     models = {"plain": plain, "reweighted": fair}
     audits = {name: _audit(model, test, f"the {name} ranker") for name, model in models.items()}
     true_auc = {name: _audit(model, unbiased).estimate("auc") for name, model in models.items()}
-    report = _write_report(
-        collect_training(
-            plain, fair, train, test, audits=audits,
-            provenance={"command": args.command, "data": "built-in, synthetic", "seed": args.seed},
-            title="Synthetic data whose labels favour one group",
-        ),
-        args.output,
+    page = pairity.Report.of(
+        plain, fair, train, test, audits=audits,
+        provenance={"command": args.command, "data": "built-in, synthetic", "seed": args.seed},
+        title="Synthetic data whose labels favour one group",
     )  # fmt: skip
+    report = args.output
+    try:
+        page.save(report)
+    except MissingExtraError as error:
+        note(str(error))
+        report = None
     done = f"Done in {time.perf_counter() - start:.1f} s."
     show_or_json(
         args,
@@ -75,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         f"Synthetic data, seed {args.seed}: {train.n_queries} training queries and "
         f"{test.n_queries} test queries of 60 items.\nThe labels favour {train.groups[0]!r} by "
         "one standard deviation; the unbiased labels are known.\n",
-        lambda: compare(audits, {"AUC on the unbiased labels": [*true_auc.values()]}),
+        lambda: pairity.compare(audits, {"AUC on the unbiased labels": [*true_auc.values()]}),
         f"\nOutcome after {len(fair.history_) - 1} retrainings: {fair.outcome_}\n",
         "Learned pair weights, by the groups of the preferred and the other item",
         fair.pair_weights_,
@@ -86,18 +84,5 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _audit(model: Any, queries: Queries, name: str = "") -> Audit:
-    from pairity.audits.audit import audit
-
-    return audit(queries, model.predict(queries.X), name=name)
-
-
-def _write_report(evidence: Evidence, path: str) -> str | None:
-    from pairity.reports.report import Report
-
-    try:
-        Report(evidence).save(path)
-    except MissingExtraError as error:
-        note(str(error))
-        return None
-    return path
+def _audit(model: Any, queries: pairity.Queries, name: str = "") -> pairity.Audit:
+    return pairity.audit(queries, model.predict(queries.X), name=name)

@@ -7,12 +7,12 @@ import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pairity._utils.files import as_list
+import pairity
+from pairity._utils.files import as_list, read_lines
 from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
     from pairity.data.columns import Column
-    from pairity.data.queries import Queries
     from pairity.data.tables import Table
 
 # The names of `pairity.constraints.CATALOGUE`, whose import takes too long for --help.
@@ -166,9 +166,7 @@ def workers_read(args: argparse.Namespace) -> bool:
 
 def open_table(args: argparse.Namespace, *, lazy: bool = False) -> Table:
     """Read the file named on the command line; `lazy` leaves columns in Parquet files."""
-    from pairity.data.tables import read_table
-
-    table = read_table(
+    table = pairity.read_table(
         args.file, args.input_format, delimiter=args.delimiter, stream=args.stream or lazy,
         progress=progress_setting(args),
     )  # fmt: skip
@@ -210,15 +208,13 @@ def require_roles(table: Table, args: argparse.Namespace, roles: tuple[str, ...]
     )
 
 
-def read_queries(table: Table, args: argparse.Namespace) -> Queries:
+def read_queries(table: Table, args: argparse.Namespace) -> pairity.Queries:
     """Make queries without features from the columns named on the command line."""
-    from pairity.data.queries import Queries
-
     require_roles(table, args, ("label", "query", "group"))
     label, query = table.column_for("label", args.label), table.column_for("query", args.query)
     groups = read_groups(table, args)
     try:
-        return Queries.from_arrays(
+        return pairity.Queries.from_arrays(
             None,
             table[label],
             qid=table[query],
@@ -233,7 +229,7 @@ def read_queries(table: Table, args: argparse.Namespace) -> Queries:
 
 def read_training_queries(
     table: Table, args: argparse.Namespace, *, missing: bool = False
-) -> Queries:
+) -> pairity.Queries:
     """Make queries with features; `missing` allows missing values among the features."""
     queries = read_queries(table, args)  # wrong roles are more frequent than wrong features
     X, names = read_features(table, args, missing=missing)
@@ -275,9 +271,8 @@ def read_groups(table: Table, args: argparse.Namespace) -> dict[str, Column]:
     """Return the group columns by name, cut into quantiles where the user asked for that."""
     from numpy import unique
 
-    from pairity._utils.files import read_lines
     from pairity.data.columns import object_array, require_length
-    from pairity.data.groups import MOST_NUMERIC_GROUPS, quantile_groups
+    from pairity.data.groups import MOST_NUMERIC_GROUPS
 
     columns = {name: table[table.column_for("group", name)] for name in args.group}
     for name, column in columns.items():
@@ -290,7 +285,7 @@ def read_groups(table: Table, args: argparse.Namespace) -> dict[str, Column]:
             )
     if args.quantile_groups:
         name, cut = _parse_quantiles(args)
-        columns[name] = quantile_groups(columns[name], cut)
+        columns[name] = pairity.quantile_groups(columns[name], cut)
     for path in args.group_file:
         columns[path] = object_array([line or None for line in read_lines(path)])
         require_length(columns[path], table.n_rows, path)

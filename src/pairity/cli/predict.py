@@ -20,6 +20,8 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import pairity
+from pairity._utils.files import atomic_write
 from pairity.cli import options
 from pairity.cli.output import note
 from pairity.exceptions import InputError
@@ -41,9 +43,8 @@ def run(args: argparse.Namespace) -> int:
     import numpy as np
 
     from pairity.data.features import require_finite
-    from pairity.reweighting.persistence import load
 
-    model = load(args.model)
+    model = pairity.load(args.model)
     names = options.feature_names(model, args.model)
     table = options.open_table(args)
     missing = [name for name in names if name not in table.columns]
@@ -70,8 +71,6 @@ def _write(scores: Array, args: argparse.Namespace) -> None:
     if args.output is None:
         write(scores, sys.stdout)
         return
-    from pairity._utils.files import atomic_write
-
     with atomic_write(args.output) as file, io.TextIOWrapper(file, "utf-8", newline="") as text:
         write(scores, text)
     if not args.quiet:

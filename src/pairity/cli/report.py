@@ -16,6 +16,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pairity
+from pairity._utils.files import require_output_file
 from pairity.cli import options
 from pairity.cli.output import show
 from pairity.exceptions import InputError
@@ -34,13 +36,11 @@ def add_to(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read the models' evidence and write the page."""
-    from pairity._utils.files import require_output_file
     from pairity.reports.merge import merge_evidence
-    from pairity.reports.report import Report
 
     require_output_file(Path(args.output))
     evidence = merge_evidence({folder: _read(folder) for folder in args.models})
-    Report(evidence, title=args.title).save(args.output)
+    pairity.Report(evidence, title=args.title).save(args.output)
     if not args.quiet:
         show(f"The report is {args.output}.")
     return 0

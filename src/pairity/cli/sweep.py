@@ -21,10 +21,13 @@ import argparse
 import csv
 import json
 import sys
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pairity
+from pairity._utils.files import atomic_write, require_output_file
 from pairity.cli import options
 from pairity.cli.distributed import add_cluster, cluster
 from pairity.cli.engines import add_ranker, make_ranker
@@ -32,10 +35,7 @@ from pairity.cli.output import note, print_json, show
 from pairity.exceptions import InputError
 
 if TYPE_CHECKING:
-    from pairity.baselines.methods import Method
-    from pairity.comparisons.frontiers import Frontier
     from pairity.comparisons.selection import Choice
-    from pairity.data.queries import Queries
 
 _PLOTS = (".png", ".svg", ".pdf")
 _EPSILON = 0.05
@@ -74,7 +74,6 @@ def run(args: argparse.Namespace) -> int:
     """Sweep, keep, plot, pick and print."""
     from pairity.audits.audit import name_constraints
     from pairity.comparisons.catalogue import make_methods
-    from pairity.comparisons.sweeps import sweep
 
     measured = tuple(dict.fromkeys([args.constraint, *args.measure]))
     name_constraints(measured)  # report mistakes before a long file is read
@@ -84,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     methods = make_methods(args.constraint, args.methods, ranker=ranker, budget=args.budget)
     queries = options.read_training_queries(options.open_table(args), args)
     with cluster(args) as client, _joblib_backend(client):
-        frontier = sweep(
+        frontier = pairity.sweep(
             methods,
             queries,
             args.test,
@@ -105,8 +104,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _joblib_backend(client: Any) -> Any:
     """Run joblib's jobs on the workers of a client, if there is one."""
-    from contextlib import nullcontext
-
     from joblib import parallel_config
 
     return nullcontext() if client is None else parallel_config(backend="dask")
@@ -114,8 +111,6 @@ def _joblib_backend(client: Any) -> Any:
 
 def _require_outputs(args: argparse.Namespace) -> None:
     """Check before the sweep that the plot and the report can be written."""
-    from pairity._utils.files import require_output_file
-
     if args.plot is not None:
         from pairity.comparisons.plots import import_matplotlib
 
@@ -130,8 +125,7 @@ def _require_outputs(args: argparse.Namespace) -> None:
         library()  # raises an error that says what to install
 
 
-def _write(frontier: Frontier, args: argparse.Namespace) -> None:
-    from pairity._utils.files import atomic_write
+def _write(frontier: pairity.Frontier, args: argparse.Namespace) -> None:
     from pairity.comparisons.plots import save_plot
 
     if args.output is not None:
@@ -142,13 +136,13 @@ def _write(frontier: Frontier, args: argparse.Namespace) -> None:
 
 
 def _write_report(
-    frontier: Frontier, choice: Choice, methods: list[Method], queries: Queries,
+    frontier: pairity.Frontier, choice: Choice, methods: list[pairity.Method],
+    queries: pairity.Queries,
     args: argparse.Namespace,
 ) -> None:  # fmt: skip
     """Write the page for the split of the first seed."""
     from pairity.comparisons.sweeps import split_in_turn
     from pairity.reports.collect import collect_sweep
-    from pairity.reports.report import Report
 
     train, test, _ = split_in_turn(args.seed, queries, args.test, args.validation)
     evidence = collect_sweep(
@@ -157,10 +151,10 @@ def _write_report(
         attributes=[*args.group, *args.group_file],
         provenance={"command": args.command, "file": args.file, "seed": args.seed},
     )  # fmt: skip
-    Report(evidence).save(args.report)
+    pairity.Report(evidence).save(args.report)
 
 
-def _print(frontier: Frontier, choice: Choice, args: argparse.Namespace) -> None:
+def _print(frontier: pairity.Frontier, choice: Choice, args: argparse.Namespace) -> None:
     if args.format == "json":
         points = json.loads(json.dumps(frontier.rows()), parse_constant=lambda _: None)
         print_json({"points": points, "choice": _describe(choice)})

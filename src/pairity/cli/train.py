@@ -20,6 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pairity
 from pairity.cli import options
 from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers
 from pairity.cli.engines import ENGINES, add_ranker, make_ranker
@@ -27,10 +28,7 @@ from pairity.cli.output import note, show_or_json
 from pairity.exceptions import MissingExtraError, TargetNotReachedWarning
 
 if TYPE_CHECKING:
-    from pairity.audits.audit import Audit
     from pairity.data.tables import Table
-    from pairity.reports.evidence import Evidence
-    from pairity.reweighting.fair_ranker import FairRanker
 
 PAGE = "report.html"
 
@@ -62,21 +60,19 @@ def add_to(parser: Any) -> None:
 class _Result(NamedTuple):
     """Both models, the queries, and the scores and audits of the held-out queries."""
 
-    plain: FairRanker
-    fair: FairRanker
+    plain: pairity.FairRanker
+    fair: pairity.FairRanker
     queries: Any
     train: Any
     test: Any
     scores: dict[str, Any]
-    audits: dict[str, Audit]
+    audits: dict[str, pairity.Audit]
 
 
 def run(args: argparse.Namespace) -> int:
     """Train, audit, save and print."""
     from pairity._utils.model_folder import require_output_folder
     from pairity.constraints import as_constraint
-    from pairity.reports.collect import collect_audits
-    from pairity.reweighting.algorithm import Outcome
 
     as_constraint(args.constraint)  # report mistakes before a long file is read
     require_output_folder(args.output)
@@ -85,30 +81,24 @@ def run(args: argparse.Namespace) -> int:
     files = {}
     if not args.no_report:
         aim = {"constraint": args.constraint, "tolerance": args.tolerance}
-        audits = result.audits.values()
-        evidence = collect_audits(audits, **aim) if lazy else _collect(result, args)
-        files = _report_files(args, evidence)
+        audits = list(result.audits.values())
+        report = pairity.Report(audits, **aim) if lazy else _make_report(result, args)
+        files = _report_files(args, report)
     result.fair.set_params(validation=args.validation)
     result.fair.save(args.output, also=files)
     _print(result, PAGE in files, args)
-    return 0 if result.fair.outcome_ is Outcome.WITHIN_TOLERANCE else 1
+    return 0 if result.fair.outcome_ is pairity.Outcome.WITHIN_TOLERANCE else 1
 
 
 def _train(args: argparse.Namespace, lazy: bool) -> _Result:
     """Train the plain and the reweighted ranker, and audit both on held-out queries."""
     import numpy as np
 
-    from pairity.audits.audit import audit
-    from pairity.reweighting.algorithm import Outcome
-    from pairity.reweighting.fair_ranker import FairRanker
-
     rankers = [make_ranker(args.ranker, args.set, args.seed) for _ in range(2)]
-    settings = {"constraint": args.constraint, "random_state": args.seed}
-    plain = FairRanker(rankers[0], max_rounds=0, schedule="retrain", progress=False, **settings)
-    fair = FairRanker(
-        rankers[1], tolerance=args.tolerance, validation=args.validation,
-        progress=options.progress_setting(args), **settings,
-    )  # fmt: skip
+    make = partial(pairity.FairRanker, constraint=args.constraint, random_state=args.seed)
+    plain = make(rankers[0], max_rounds=0, schedule="retrain", progress=False)
+    stop = {"tolerance": args.tolerance, "validation": args.validation}
+    fair = make(rankers[1], progress=options.progress_setting(args), **stop)
     table = options.open_table(args, lazy=lazy)
     with cluster(args) as client, warnings.catch_warnings():
         warnings.simplefilter("ignore", TargetNotReachedWarning)  # the outcome is printed
@@ -121,11 +111,11 @@ def _train(args: argparse.Namespace, lazy: bool) -> _Result:
             else:
                 model.fit(**sent)
                 model.feature_names_in_ = np.array(queries.feature_names, dtype=object)
-        if fair.outcome_ is Outcome.INTERRUPTED:
+        if fair.outcome_ is pairity.Outcome.INTERRUPTED:
             raise KeyboardInterrupt  # a partial result is not saved
         scores = {"plain": plain.predict(test), "reweighted": fair.predict(test)}
         audits = {
-            name: audit(test, values, name=name, random_state=args.seed)
+            name: pairity.audit(test, values, name=name, random_state=args.seed)
             for name, values in scores.items()
         }
     return _Result(plain, fair, queries, train, test, scores, audits)
@@ -136,28 +126,24 @@ def _read(table: Table, args: argparse.Namespace, client: Any) -> Any:
     missing = ENGINES[args.ranker].takes_missing
     if client is None:
         return options.read_training_queries(table, args, missing=missing)
-    from pairity.data.parquet import read_parquet
-
     options.require_roles(table, args, ("label", "query", "group"))
     _, names = options.read_features(table, args, missing=missing)
-    return read_parquet(
+    return pairity.read_parquet(
         table.path, y=args.label, qid=args.query, sensitive_features=args.group, features=names,
         client=client,
     )  # fmt: skip
 
 
-def _collect(result: _Result, args: argparse.Namespace) -> Evidence:
+def _make_report(result: _Result, args: argparse.Namespace) -> pairity.Report:
     """Measure what the page shows."""
     import numpy as np
-
-    from pairity.reports.collect import collect_training
 
     queries, train, test = result.queries, result.train, result.test
     if options.has_workers(args) and args.validation is not None:
         train, validation = train.split(args.validation, args.seed)  # as the workers did
         result.fair.set_params(validation=validation)
     is_test = np.isin(queries.query_ids, test.query_ids)[queries.query]
-    return collect_training(
+    return pairity.Report.of(
         result.plain,
         result.fair,
         train,
@@ -172,23 +158,19 @@ def _collect(result: _Result, args: argparse.Namespace) -> Evidence:
     )
 
 
-def _report_files(args: argparse.Namespace, evidence: Evidence) -> dict[str, bytes]:
+def _report_files(args: argparse.Namespace, report: pairity.Report) -> dict[str, bytes]:
     """Return the evidence and the page, by file name."""
     from pairity.reports.evidence import FILE
-    from pairity.reports.report import Report
 
-    files = {FILE: evidence.to_json().encode()}
+    files = {FILE: report.evidence.to_json().encode()}
     try:
-        files[PAGE] = Report(evidence).to_html().encode()
+        files[PAGE] = report.to_html().encode()
     except MissingExtraError as error:
         note(f"{error} Then run: pairity report {args.output}")
     return files
 
 
 def _print(result: _Result, has_page: bool, args: argparse.Namespace) -> None:
-    from pairity.audits.comparison import compare
-    from pairity.reweighting.algorithm import Outcome
-
     fair, audits = result.fair, result.audits
     page = str(Path(args.output, PAGE)) if has_page else None
     show_or_json(
@@ -197,12 +179,12 @@ def _print(result: _Result, has_page: bool, args: argparse.Namespace) -> None:
             "output": args.output,
             "report": page,
             "outcome": str(fair.outcome_),
-            "reached": fair.outcome_ is Outcome.WITHIN_TOLERANCE,
+            "reached": fair.outcome_ is pairity.Outcome.WITHIN_TOLERANCE,
             "training_violation": float(fair.violation_),
             "pair_weights": fair.pair_weights_.to_dict(),
             "audits": {name: audit.to_dict() for name, audit in audits.items()},
         },
-        lambda: f"{compare(audits)}\n",
+        lambda: f"{pairity.compare(audits)}\n",
         lambda: f"Pair weights\n{fair.pair_weights_}\n",
         f"{fair.outcome_}\nSaved in {args.output}.",
         *([f"The report is {page}."] if page else []),

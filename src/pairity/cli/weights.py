@@ -18,17 +18,12 @@ model was not trained on is rejected.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pairity
 from pairity.cli import options
 from pairity.cli.output import note, show_or_json
 from pairity.exceptions import InputError
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from pairity.data.queries import Queries
 
 
 def add_to(parser: Any) -> None:
@@ -51,9 +46,8 @@ def add_to(parser: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the table, or write the pairs."""
     from pairity.reweighting.export import export_pairs
-    from pairity.reweighting.persistence import load
 
-    model = load(args.model)
+    model = pairity.load(args.model)
     weights = getattr(model, "pair_weights_", None)
     if weights is None:
         raise InputError(f"The model in {args.model} is a plain ranker, which has no pair weights.")
@@ -66,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _training_queries(model: Any, args: argparse.Namespace) -> tuple[Queries, NDArray[np.int64]]:
+def _training_queries(model: Any, args: argparse.Namespace) -> tuple[pairity.Queries, Any]:
     """Return the queries that the model was trained on, and the table's row of each item."""
     import numpy as np
 
