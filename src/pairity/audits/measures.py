@@ -67,7 +67,7 @@ def measure(queries: Queries, settings: Settings, draws: Iterable[Array]) -> Mea
     if not queries.weight_of_query.all():
         queries = queries.take(np.flatnonzero(queries.weight_of_query))
     scores, support = np.ascontiguousarray(queries.X[:, 0]), Support(queries)
-    measures = list(measures_of(queries, scores, settings.cuts, settings.gain, support))
+    measures = list(measures_of(queries, scores, settings, support))
     parts = parts_of(measures, settings.constraints.values(), queries, scores, support)
     sums = sum_parts(parts, queries.weight_of_query, draws)
     pairs, by_group = support.all_pairs().sum(), support.sizes[:, :-1].sum(axis=0)
@@ -76,10 +76,10 @@ def measure(queries: Queries, settings: Settings, draws: Iterable[Array]) -> Mea
 
 
 def measures_of(
-    queries: Queries, scores: Array, cuts: tuple[int, ...], gain: str, support: Support
+    queries: Queries, scores: Array, settings: Settings, support: Support
 ) -> Iterator[Measure]:
     """Every measure of `pairity.audit` except the violations."""
-    ranks = Positions.of(queries, scores)
+    ranks, cuts, gain = Positions.of(queries, scores), settings.cuts, settings.gain
 
     def measure(function: Callable[..., Array], name: str = "", **options: Any) -> Measure:
         values = function(queries, scores, positions=ranks, **options)
@@ -98,7 +98,7 @@ def measures_of(
     cells, pairs = ratio(sums, weight), support.pairs("preference")
     yield Measure("auc", ratio(sums.sum(axis=2), weight.sum(axis=2)), pairs.sum(axis=2))
     yield Measure("auc_within", _diagonal(cells), _diagonal(pairs))
-    yield from _ndcg_within(queries, scores, cuts, gain)
+    yield from _ndcg_within(queries, scores, settings)
     yield Measure("merit", metrics.merit(queries))
     yield measure(metrics.exposure)
     yield measure(metrics.exposure, "exposure_trec", discount="trec")
@@ -117,15 +117,13 @@ def _diagonal(table: Array) -> Array:
     return np.diagonal(table, axis1=1, axis2=2)
 
 
-def _ndcg_within(
-    queries: Queries, scores: Array, cuts: tuple[int, ...], gain: str
-) -> Iterator[Measure]:
+def _ndcg_within(queries: Queries, scores: Array, settings: Settings) -> Iterator[Measure]:
     """NDCG of the list of each query and group."""
     width = queries.n_groups + 1  # items without a group are last, and not reported
     lists = queries.query * width + queries.group
     ids = np.arange(queries.n_queries * width)
     inside = Queries(None, queries.y, lists, ids, queries.group, queries.groups)
     ranks = Positions.of(inside, scores)
-    for k in cuts:
-        values = metrics.ndcg(inside, scores, k=k, gain=gain, positions=ranks)
+    for k in settings.cuts:
+        values = metrics.ndcg(inside, scores, k=k, gain=settings.gain, positions=ranks)
         yield Measure(f"ndcg_within@{k}", values.reshape(-1, width)[:, :-1])

@@ -34,9 +34,7 @@ def add_to(parser: Any) -> None:
     option("--quick", "two splits, fewer settings, no MSLR", action="store_true")
     bare = "the five methods only: no plain update, no Adam, no shares of λ*, no further checks"
     option("--bare", bare, action="store_true")
-    parser.add_argument(
-        "--jobs", type=int, default=-1, metavar="N", help="processes (default: all cores)"
-    )
+    option("--jobs N", "processes; -1 for all cores", default=-1)
     options.add_output(parser)
 
 

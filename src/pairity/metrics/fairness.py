@@ -14,21 +14,16 @@ group occupies its position, but belongs to no group.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import rel_entr
 
 from pairity._utils.typing import Array
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.metrics.positions import Positions, choose, has_negative, ratio, sums
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import ArrayLike
-
-    from pairity.data.queries import Queries
 
 
 def exposure(

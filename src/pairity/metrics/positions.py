@@ -6,20 +6,17 @@ a score share, on average, the positions that they occupy, as if ties were broke
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairity._utils.typing import Array
 from pairity.data.columns import as_numbers
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from pairity.data.queries import Queries
 
 T = TypeVar("T")
 

@@ -9,20 +9,15 @@ their group is known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pairity._utils.typing import Array
+from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.metrics.positions import Positions, choose, has_negative, ratio, sums
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from numpy.typing import ArrayLike
-
-    from pairity.data.queries import Queries
 
 HIGHEST_EXPONENT = 31  # 2^y - 1 is meant for grades; LightGBM stops at 30
 

@@ -89,10 +89,8 @@ class Candidate:
 
     def estimate(self, measure: str, constraint: str | None = None) -> Estimate:
         """The estimate of a measure; one without a value if there is none."""
-        for estimate in self.estimates:
-            if estimate.measure == measure and estimate.constraint == constraint:
-                return estimate
-        return Estimate(measure, constraint=constraint)
+        named = {(estimate.measure, estimate.constraint): estimate for estimate in self.estimates}
+        return named.get((measure, constraint), Estimate(measure, constraint=constraint))
 
     def change(self, measure: str) -> Change | None:
         """The change of an estimate relative to the first ranker, if it was measured."""
