@@ -102,8 +102,6 @@ def _make_bar(description: str, total: int, began: float) -> Any:
 
 def _interactive() -> bool:
     """Whether a person watches stderr, and this is not one of several workers."""
-    if multiprocessing.parent_process() is not None:
-        return False
-    if threading.current_thread() is not threading.main_thread():
-        return False
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+    is_main = threading.current_thread() is threading.main_thread()
+    is_worker = multiprocessing.parent_process() is not None or not is_main
+    return not is_worker and (sys.stderr.isatty() or "ipykernel" in sys.modules)

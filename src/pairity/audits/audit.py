@@ -129,12 +129,8 @@ class Audit:
         `what` names the attribute of `Estimate`: "value", "low", "high", "n_queries", "n_items",
         "n_pairs" or "small".
         """
-        return np.array(
-            [
-                [getattr(self.estimate(measure, group=k, other=j), what) for j in self.groups]
-                for k in self.groups
-            ]
-        )
+        cells = [self.estimate(measure, group=k, other=j) for k in self.groups for j in self.groups]
+        return np.array([getattr(cell, what) for cell in cells]).reshape((len(self.groups),) * 2)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python; None for numbers that are undefined."""

@@ -137,8 +137,7 @@ def _write(frontier: pairity.Frontier, args: argparse.Namespace) -> None:
 
 def _write_report(
     frontier: pairity.Frontier, choice: Choice, methods: list[pairity.Method],
-    queries: pairity.Queries,
-    args: argparse.Namespace,
+    queries: pairity.Queries, args: argparse.Namespace,
 ) -> None:  # fmt: skip
     """Write the page for the split of the first seed."""
     from pairity.comparisons.sweeps import split_in_turn
