@@ -33,7 +33,10 @@ def measure_on_workers(queries: DaskQueries, settings: Settings) -> Measured:
     n_workers = len(queries.shares)
     seeds = check_random_state(settings.random_state).randint(2**31 - 1, size=1 + n_workers)
     n_queries = np.array(queries.gather(_n_with_weight), dtype=np.int64)
-    n_draws = _share_draws(n_queries, settings.n_resamples, int(seeds[0]))
+    n = int(n_queries.sum())
+    n_resamples = settings.n_resamples if n > 1 else 0  # one query has no variation between queries
+    rng = np.random.default_rng(int(seeds[0]))
+    n_draws = rng.multinomial(n, n_queries / n, size=n_resamples)  # of each worker's queries
     plans = list(zip(seeds[1:].tolist(), n_draws.T, strict=True))
     parts = queries.gather(partial(_measure, settings), plans)
     total: Measured = reduce(Measured.__add__, [part for part in parts if part is not None])
@@ -42,15 +45,6 @@ def measure_on_workers(queries: DaskQueries, settings: Settings) -> Measured:
 
 def _n_with_weight(queries: Queries) -> int:
     return int(np.count_nonzero(queries.weight_of_query))
-
-
-def _share_draws(n_queries: NDArray[np.int64], n_resamples: int, seed: int) -> NDArray[np.int64]:
-    """The number of draws of each resample that fall to each worker's queries."""
-    n = int(n_queries.sum())
-    if n < 2:  # a single query has no variation between queries
-        return np.zeros((0, len(n_queries)), dtype=np.int64)
-    rng = np.random.default_rng(seed)
-    return np.asarray(rng.multinomial(n, n_queries / n, size=n_resamples))
 
 
 def _measure(
