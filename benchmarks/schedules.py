@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.tools import markdown
 from pairity import FairRanker, PairityWarning, audit
 from pairity.constraints import CATALOGUE
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 
 TITLE = "Retraining against interleaving, at equal cost"
 SEEDS, RUNS, TREES = range(4), 3, 100
@@ -34,8 +34,8 @@ def run():
             plain = []
             for seed in SEEDS:
                 data = make_biased_ranking(
-                    400, 40, n_features=10, n_groups=n_groups, separation=2.0, merit_gap=0.3,
-                    random_state=seed,
+                    400, 40, n_groups=n_groups, separation=2.0,
+                    world=BiasedWorld(n_features=10, merit_gap=0.3), random_state=seed,
                 ).queries()  # fmt: skip
                 train, test = data.split(0.4, random_state=seed)
                 for constraint in CATALOGUE:

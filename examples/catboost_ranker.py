@@ -4,9 +4,11 @@ import pandas as pd
 from catboost import CatBoostRanker, Pool
 
 from pairity import FairRanker, audit
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 
-data = make_biased_ranking(200, 40, separation=2.0, merit_gap=0.3, random_state=7)
+data = make_biased_ranking(
+    200, 40, separation=2.0, world=BiasedWorld(merit_gap=0.3), random_state=7
+)
 train, test = data.queries().split(0.3, random_state=7)
 
 ranker = CatBoostRanker(loss_function="PairLogit", iterations=60, depth=3, random_seed=0)

@@ -4,10 +4,12 @@ import torch
 from torch import nn
 
 from pairity import FairRanker, audit
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.rankers import TorchRanker
 
-data = make_biased_ranking(200, 40, separation=2.0, merit_gap=0.3, random_state=7)
+data = make_biased_ranking(
+    200, 40, separation=2.0, world=BiasedWorld(merit_gap=0.3), random_state=7
+)
 train, test = data.queries().split(0.3, random_state=7)
 
 torch.manual_seed(0)

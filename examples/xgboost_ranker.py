@@ -3,9 +3,11 @@
 from xgboost import XGBRanker
 
 from pairity import FairRanker, audit
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 
-data = make_biased_ranking(200, 40, separation=2.0, merit_gap=0.3, random_state=7)
+data = make_biased_ranking(
+    200, 40, separation=2.0, world=BiasedWorld(merit_gap=0.3), random_state=7
+)
 train, test = data.queries().split(0.3, random_state=7)
 
 ranker = XGBRanker(n_estimators=100, max_depth=3, learning_rate=0.1, tree_method="hist")

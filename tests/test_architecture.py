@@ -105,8 +105,6 @@ def test_the_page_describes_every_package_in_order():
 LONGEST_MODULE, LONGEST_KERNEL_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS = 500, 600, 60, 8
 LONG_SIGNATURES = {
     "data/parquet.py:read_parquet": "one parameter for each role of a column",
-    "datasets/mslr.py:load_mslr": "one parameter for each published choice of the data set",
-    "datasets/synthetic.py:make_biased_ranking": "a generator, as those of scikit-learn",
 }
 """Functions of more than 8 parameters outside estimators and kernels, each with its reason."""
 

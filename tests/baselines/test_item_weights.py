@@ -17,13 +17,13 @@ from pairity.baselines.item_weights import (
     reweight_items,
     weigh_items,
 )
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import ConstraintError, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.algorithm import Outcome
 
 MADE = make_biased_ranking(
-    100, 40, n_features=10, separation=3.0, strength=2.0, random_state=0
+    100, 40, separation=3.0, strength=2.0, world=BiasedWorld(n_features=10), random_state=0
 )  # 4,000 items
 BIASED = MADE.queries()
 SMALL = make_biased_ranking(20, 30, separation=2.0, random_state=1).queries()

@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from pairity import FairRanker, LinearRanker, Queries, audit
 from pairity.data import parquet_features, read_parquet, tables
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import InputError, NotNumbersError, PairityWarning
 from pairity.rankers import _linear_data, _streams
 from pairity.rankers.adapters import as_ranker
@@ -37,7 +37,12 @@ def small_blocks(monkeypatch):
 def table(n_queries=60, n_items=15, seed=0, n_features=6, sort=True):
     """Columns of a table, and the queries in memory."""
     made = make_biased_ranking(
-        n_queries, n_items, n_features=n_features, n_labels=3, strength=1.0, random_state=seed
+        n_queries,
+        n_items,
+        n_labels=3,
+        strength=1.0,
+        world=BiasedWorld(n_features=n_features),
+        random_state=seed,
     )
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, n_items + 1, n_queries)  # of the first so many items of each

@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from pairity import FairRanker, LinearRanker, Queries, audit
 from pairity.data.sources import open_queries, queries_type, read_alike
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import InputError
 
 Y = [1, 0, 1, 0, 1, 0, 0]
@@ -26,7 +26,7 @@ def table(**changed):
 
 @pytest.fixture(scope="module")
 def data():
-    made = make_biased_ranking(20, 20, n_features=3, random_state=0)
+    made = make_biased_ranking(20, 20, world=BiasedWorld(n_features=3), random_state=0)
     frame = pd.DataFrame(made.X, columns=["a", "b", "c"])
     return {
         "X": frame, "y": made.y, "qid": made.qid, "sensitive_features": made.sensitive_features,

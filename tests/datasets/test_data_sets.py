@@ -10,8 +10,8 @@ import pytest
 from sklearn.datasets import load_svmlight_file
 
 from pairity.data import read_letor_arrays
-from pairity.datasets import download as files
 from pairity.datasets import (
+    MslrChoices,
     engineering_students,
     load_engineering_students,
     load_mslr,
@@ -19,6 +19,7 @@ from pairity.datasets import (
     mslr,
     trec_w3c,
 )
+from pairity.datasets import download as files
 from pairity.datasets.download import find_data
 from pairity.exceptions import DownloadError, InputError
 
@@ -253,7 +254,7 @@ def web(home):
 
 
 def test_mslr_folders(web):
-    data = load_mslr(groups=2, transform=None, data_home=web)
+    data = load_mslr(choices=MslrChoices(groups=2, transform=None), data_home=web)
     queries = data.queries()
     assert queries.X.shape == (7, 135)
     assert queries.query_ids.tolist() == [1, 2, 5]
@@ -271,12 +272,15 @@ def test_mslr_folders(web):
     assert queries.X[:, 0].tolist() == [0, 1, 2, 0, 0, 10, 10]
     assert queries.groups == ("≤ 1", "> 1")
     for place in (web / "MSLR-WEB10K", web):
-        assert load_mslr(groups=2, transform=None, data_home=place).queries() == queries
+        assert (
+            load_mslr(choices=MslrChoices(groups=2, transform=None), data_home=place).queries()
+            == queries
+        )
 
 
 def test_mslr_by_the_environment(web, monkeypatch):
     monkeypatch.setenv("PAIRITY_DATA", str(web))
-    assert load_mslr(groups=2).queries().n_items == 7
+    assert load_mslr(choices=MslrChoices(groups=2)).queries().n_items == 7
     with pytest.raises(InputError, match=r"MSLR-WEB30K.*Microsoft"):
         load_mslr("web30k")
     with pytest.raises(InputError, match="no folder Fold2"):
@@ -284,60 +288,62 @@ def test_mslr_by_the_environment(web, monkeypatch):
 
 
 def test_mslr_choices(web):
-    yadav = load_mslr(relevant_from=3, groups=(0.4,), data_home=web).queries()
+    yadav = load_mslr(choices=MslrChoices(relevant_from=3, groups=(0.4,)), data_home=web).queries()
     assert yadav.y.tolist() == [0, 0, 1, 0, 1, 0, 0]
     assert yadav.groups == ("≤ 1", "> 1")
-    seen = load_mslr(group_as_feature=True, transform=None, groups=2, data_home=web).queries()
+    seen = load_mslr(
+        choices=MslrChoices(group_as_feature=True, transform=None, groups=2), data_home=web
+    ).queries()
     assert seen.X[:, 132].tolist() == [0, 1, 2, 0, 1, 9, 9]
-    some = load_mslr(at_least=1, of_grade=3, groups=2, data_home=web).queries()
+    some = load_mslr(choices=MslrChoices(at_least=1, of_grade=3, groups=2), data_home=web).queries()
     assert some.query_ids.tolist() == [1, 2]
-    parts = load_mslr(parts=["vali", "train"], groups=2, data_home=web)
+    parts = load_mslr(choices=MslrChoices(groups=2), parts=["vali", "train"], data_home=web)
     assert parts.cut.tolist() == ["train", "vali"]
 
 
 def test_mslr_features_are_prepared(web):
     """By the three pages of train: x = log(1 + |0|, 1, 2), less the median, by the 5-95 % range."""
     logs = np.log1p([0, 1, 2, 7, 7, 0, 0])
-    only = load_mslr(transform="log", groups=2, data_home=web).queries().X
+    only = load_mslr(choices=MslrChoices(transform="log", groups=2), data_home=web).queries().X
     np.testing.assert_allclose(only[:, 10], logs)
     np.testing.assert_allclose(only[:, 127], np.log1p([0, 1, 2, 0, 0, 0, 0]))
     np.testing.assert_array_equal(only[:, 0], [0, 1, 2, 0, 0, 10, 10])
-    X = load_mslr(groups=2, data_home=web).queries().X
+    X = load_mslr(choices=MslrChoices(groups=2), data_home=web).queries().X
     low, high = np.percentile(logs[:3], [5, 95])
     np.testing.assert_allclose(X[:, 10], (logs - np.log(2)) / (high - low))
     np.testing.assert_allclose(X[:, 0], (np.array([0, 1, 2, 0, 0, 10, 10]) - 1) / 1.8)
     assert (X[:, 50] == 0).all()
-    whole = load_mslr(groups=2, scale_by="all", data_home=web).queries().X
+    whole = load_mslr(choices=MslrChoices(groups=2, scale_by="all"), data_home=web).queries().X
     low, high = np.percentile(logs, [5, 95])
     np.testing.assert_allclose(whole[:, 10], (logs - np.median(logs)) / (high - low))
     with pytest.raises(InputError, match="scale_by='all'"):
-        load_mslr(groups=2, parts="test", data_home=web)
+        load_mslr(choices=MslrChoices(groups=2), parts="test", data_home=web)
 
 
 def test_mslr_broken_folders(web):
     folder = web / "MSLR-WEB10K" / "Fold1"
     (folder / "test.txt").write_text(PARTS["test"].removesuffix(" 135:0 136:0\n"))
     with pytest.raises(InputError, match=r"test\.txt, line 2: .* truncated"):
-        load_mslr(groups=2, data_home=web)
+        load_mslr(choices=MslrChoices(groups=2), data_home=web)
     (folder / "test.txt").write_text(PARTS["train"])
     with pytest.raises(InputError, match="query 1 is in"):
-        load_mslr(groups=2, data_home=web)
+        load_mslr(choices=MslrChoices(groups=2), data_home=web)
     (folder / "test.txt").write_text(page(1, 5, f12=-3))
     with pytest.raises(InputError, match="Feature 12 has negative"):
-        load_mslr(groups=2, data_home=web)
+        load_mslr(choices=MslrChoices(groups=2), data_home=web)
     (folder / "test.txt").unlink()
     with pytest.raises(InputError, match=r"test\.txt does not exist"):
-        load_mslr(groups=2, data_home=web)
+        load_mslr(choices=MslrChoices(groups=2), data_home=web)
 
 
 def test_mslr_excerpt(home, monkeypatch):
     small = {part: put(home, file, PARTS[part]) for part, file in mslr.EXCERPT.items()}
     monkeypatch.setattr(mslr, "EXCERPT", small)
-    data = load_mslr("excerpt", groups=2, data_home=home)
+    data = load_mslr("excerpt", MslrChoices(groups=2), data_home=home)
     assert data.cut.tolist() == ["train", "test"]
     (home / "mslr" / small["test"].name).unlink()
     with pytest.raises(DownloadError, match="rankeval"):
-        load_mslr("excerpt", groups=2, data_home=home)
+        load_mslr("excerpt", MslrChoices(groups=2), data_home=home)
     with pytest.raises(InputError, match="'vali'"):
         load_mslr("excerpt", parts=["vali"], data_home=home)
     with pytest.raises(DownloadError, match="not published as one file"):
@@ -369,18 +375,21 @@ def test_mslr_sample_is_read_exactly(shared_data):
     np.testing.assert_array_equal(ours.X.view(np.uint64), X.toarray().view(np.uint64))
     np.testing.assert_array_equal(ours.y, y)
     np.testing.assert_array_equal(ours.qid, qid)
-    raw = load_mslr("sample", transform=None, data_home=shared_data).queries()
+    raw = load_mslr("sample", MslrChoices(transform=None), data_home=shared_data).queries()
     np.testing.assert_array_equal(raw.X, np.delete(ours.X, 132, axis=1))
 
 
 def test_mslr_sample_chosen(shared_data):
     some = load_mslr(
-        "sample", at_least=3, complete_only=True, groups=(0.4,), transform=None,
+        "sample",
+        MslrChoices(at_least=3, complete_only=True, groups=(0.4,), transform=None),
         data_home=shared_data,
-    ).queries()  # fmt: skip
+    ).queries()
     assert some.n_queries == round(0.305 * 174)
     assert round(some.n_items / some.n_queries) == 129
-    yadav = load_mslr("sample", relevant_from=3, groups=(0.4,), data_home=shared_data).queries()
+    yadav = load_mslr(
+        "sample", MslrChoices(relevant_from=3, groups=(0.4,)), data_home=shared_data
+    ).queries()
     assert yadav.groups == ("≤ 5", "> 5")
     both = sum(len(set(yadav.y[yadav.query == q])) == 2 for q in range(yadav.n_queries))
     assert both == 116
@@ -402,9 +411,9 @@ def test_mslr_sample_chosen(shared_data):
         (load_mslr, dict(fold=True), "fold must be one of .*got True"),
         (load_mslr, dict(version="sample", fold=2), "has only fold 1"),
         (load_mslr, dict(label="click"), "'click'"),
-        (load_mslr, dict(transform="zscore"), "'zscore'"),
-        (load_mslr, dict(scale_by="test"), "'test'"),
-        (load_mslr, dict(protected=137), "protected must be from 1 to 136 .*got 137"),
+        (MslrChoices, dict(transform="zscore"), "'zscore'"),
+        (MslrChoices, dict(scale_by="test"), "'test'"),
+        (MslrChoices, dict(protected=137), "protected must be from 1 to 136 .*got 137"),
         (load_mslr, dict(parts=["dev"]), r"\['dev'\]"),
         (load_mslr, dict(parts=[]), "parts must be some of"),
     ],

@@ -6,7 +6,7 @@ from scipy.special import expit, logit
 
 from pairity import StatisticalParity
 from pairity.constraints import largest_gap
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import InputError
 
 
@@ -14,7 +14,7 @@ from pairity.exceptions import InputError
 @pytest.mark.parametrize("n_labels", [2, 5])
 def test_shapes(n_groups, n_labels):
     data = make_biased_ranking(
-        7, 20, n_features=3, n_groups=n_groups, n_labels=n_labels, random_state=0
+        7, 20, n_groups=n_groups, n_labels=n_labels, world=BiasedWorld(n_features=3), random_state=0
     )
     assert data.X.shape == (140, 3)
     assert set(np.unique(data.y)) == set(range(n_labels))
@@ -36,7 +36,9 @@ def test_biased_scores_favour_the_first_group_and_unbiased_ones_nobody():
     data = make_biased_ranking(300, 40, strength=1.0, random_state=0)
     assert parity(data.queries())[0, 1] > 0.1
     assert largest_gap(parity(data.unbiased())) < 0.03
-    other = make_biased_ranking(300, 40, strength=1.0, favoured=[-0.5, 0.5], random_state=0)
+    other = make_biased_ranking(
+        300, 40, strength=1.0, world=BiasedWorld(favoured=[-0.5, 0.5]), random_state=0
+    )
     assert parity(other.queries())[0, 1] < -0.1
 
 
@@ -46,14 +48,21 @@ def test_no_strength_is_no_bias():
 
 
 def test_merit_gap_is_no_bias():
-    data = make_biased_ranking(200, 40, strength=0.0, merit_gap=1.0, random_state=0)
+    data = make_biased_ranking(
+        200, 40, strength=0.0, world=BiasedWorld(merit_gap=1.0), random_state=0
+    )
     assert parity(data.unbiased())[0, 1] > 0.1
 
 
 def test_pairs_are_biased_as_proposition_1_says():
     """logit of the biased probability is that of the unbiased one less λ_kl, cell by cell."""
     data = make_biased_ranking(
-        50, 20, n_groups=3, bias="pairs", strength=1.2, expected=True, random_state=0
+        50,
+        20,
+        n_groups=3,
+        strength=1.2,
+        world=BiasedWorld(bias="pairs", expected=True),
+        random_state=0,
     )
     np.testing.assert_allclose(data.lambda_, -data.lambda_.T)
     first = data.y[0::2] == 1  # the comparison's first item wins
@@ -66,7 +75,9 @@ def test_pairs_are_biased_as_proposition_1_says():
 
 
 def test_drawn_pairs_have_the_expected_frequencies():
-    data = make_biased_ranking(300, 100, bias="pairs", strength=1.0, random_state=0)
+    data = make_biased_ranking(
+        300, 100, strength=1.0, world=BiasedWorld(bias="pairs"), random_state=0
+    )
     scores = data.X @ data.coef
     group = np.array([int(name[-1]) - 1 for name in data.sensitive_features])
     lambda_ = data.lambda_[group[0::2], group[1::2]]
@@ -79,11 +90,12 @@ def test_drawn_pairs_have_the_expected_frequencies():
 @pytest.mark.parametrize(
     ("options", "fact"),
     [
-        (dict(bias="items"), "'items'"),
+        (dict(world=dict(bias="items")), "'items'"),
+        (dict(world=dict(expected=True)), "requires bias='pairs'"),
         (dict(n_items=1), "n_items"),
-        (dict(favoured=[1, 2, 3]), r"has shape \(3,\)\. Pass 2, one per group"),
+        (dict(world=dict(favoured=[1, 2, 3])), r"has shape \(3,\)\. Pass 2, one per group"),
     ],
 )
 def test_bad_arguments(options, fact):
     with pytest.raises(InputError, match=fact):
-        make_biased_ranking(**{"n_queries": 3, **options})
+        make_biased_ranking(3, **{**options, "world": BiasedWorld(**options.get("world", {}))})

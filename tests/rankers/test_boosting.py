@@ -21,7 +21,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from pairity import FairRanker, InputError, LinearRanker, Queries, StatisticalParity
 from pairity._utils.threads import n_threads
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import MissingExtraError, TargetNotReachedWarning, TrainingError
 from pairity.pairs.losses import Logistic
 from pairity.rankers._evaluation_sets import read_evaluation_sets
@@ -73,7 +73,9 @@ def stopping(engine, n):
 @pytest.mark.parametrize("schedule", ["retrain", "interleaved"])
 @pytest.mark.parametrize("constraint", ["inter", "statistical"])
 def test_the_violation_comes_within_the_tolerance(engine, constraint, schedule, validation):
-    made = make_biased_ranking(100, 16, strength=1.5, separation=3.0, noise=0.5, random_state=0)
+    made = make_biased_ranking(
+        100, 16, strength=1.5, separation=3.0, world=BiasedWorld(noise=0.5), random_state=0
+    )
     model = FairRanker(
         engine.model(n_estimators=60), constraint, tolerance=0.04, schedule=schedule,
         validation=validation, random_state=0,
@@ -112,7 +114,9 @@ def test_without_rounds_ndcg_is_that_of_the_engines_own_training(engine):
 
     gaps = []
     for seed in range(3):
-        made = make_biased_ranking(160, 20, n_labels=4, noise=0.8, random_state=seed)
+        made = make_biased_ranking(
+            160, 20, n_labels=4, world=BiasedWorld(noise=0.8), random_state=seed
+        )
         train, test = made.qid < 80, made.qid >= 80
         held = SimpleNamespace(X=made.X[test], y=made.y[test])
         own = engine.model(n_estimators=30)

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_info
 
 from pairity import LinearRanker, Queries
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import ConvergenceWarning, InputError
 from pairity.pairs.enumeration import iter_pairs
 
@@ -21,8 +21,8 @@ TIGHT = dict(tol=1e-8)
 
 def data(n_queries=40, n_items=25, n_features=6, n_groups=3, seed=0, n_labels=3):
     made = make_biased_ranking(
-        n_queries, n_items, n_features=n_features, n_groups=n_groups, n_labels=n_labels,
-        random_state=seed,
+        n_queries, n_items, n_groups=n_groups, n_labels=n_labels,
+        world=BiasedWorld(n_features=n_features), random_state=seed,
     )  # fmt: skip
     X = made.X * np.logspace(-2, 2, n_features) + 5.0
     return Queries.from_arrays(X, made.y, qid=made.qid, sensitive_features=made.sensitive_features)

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 from pairity import DampedStep, FairRanker, InterGroup, LinearRanker, PlainStep, StatisticalParity
 from pairity.constraints import CATALOGUE, Contrasts, as_constraint, spread
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.algorithm import Outcome, Trace, retrain
@@ -136,7 +136,12 @@ def test_options_that_do_not_fit(options, facts):
 def test_theorem_1_holds_exactly_in_expectation(n_groups):
     """Weights 2σ(λ) undo a bias of λ: the unbiased coefficients come back."""
     data = make_biased_ranking(
-        200, 10, n_groups=n_groups, bias="pairs", strength=2.0, expected=True, random_state=0
+        200,
+        10,
+        n_groups=n_groups,
+        strength=2.0,
+        world=BiasedWorld(bias="pairs", expected=True),
+        random_state=0,
     )
     ranker = LinearRanker(alpha=0.0, tol=1e-8)
     biased = ranker.fit_pairs(data.queries(), np.ones((n_groups, n_groups))).coef_.copy()
@@ -153,7 +158,9 @@ def test_theorem_1_holds_exactly_in_expectation(n_groups):
 
 def test_theorem_1_in_its_closed_form():
     """The same with λ_kl / P_kl as exponent: what the closed form calls λ is λ_kl · P_kl."""
-    data = make_biased_ranking(200, 10, bias="pairs", strength=2.0, expected=True, random_state=0)
+    data = make_biased_ranking(
+        200, 10, strength=2.0, world=BiasedWorld(bias="pairs", expected=True), random_state=0
+    )
     queries = data.queries()
     constraint = StatisticalParity(average="pair")
     weigher = make_weigher(constraint, queries, (2, 2), "preference", "closed-form")
@@ -163,7 +170,9 @@ def test_theorem_1_in_its_closed_form():
 
 
 def test_theorem_1_holds_within_sampling_error():
-    data = make_biased_ranking(400, 100, bias="pairs", strength=2.0, random_state=0)
+    data = make_biased_ranking(
+        400, 100, strength=2.0, world=BiasedWorld(bias="pairs"), random_state=0
+    )
     biased = LinearRanker(alpha=0.0).fit_pairs(data.queries(), ONES)
     reweighted = LinearRanker(alpha=0.0).fit_pairs(data.queries(), weight_table(data.lambda_))
     # 40,000 comparisons: a standard error of about 2 / √40,000 = 0.01 per coefficient
@@ -175,7 +184,9 @@ def test_theorem_1_holds_within_sampling_error():
 @pytest.mark.parametrize("bias", ["scores", "pairs"])
 def test_algorithm_1_raises_the_auc_on_unbiased_labels(bias, seed):
     """Without knowing λ, it comes close to a model trained on the unbiased labels."""
-    data = make_biased_ranking(200, 60, bias=bias, strength=1.5, separation=2.0, random_state=seed)
+    data = make_biased_ranking(
+        200, 60, strength=1.5, separation=2.0, world=BiasedWorld(bias=bias), random_state=seed
+    )
     train, test = np.arange(data.queries().n_queries) % 4 > 0, data.unbiased()
     test = test.take(np.flatnonzero(~train))
     biased = data.queries().take(np.flatnonzero(train))
@@ -215,7 +226,9 @@ STRONG = [
 )
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_damped_beats_plain_in_a_quarter_of_the_retrainings(name, setting):
-    queries = make_biased_ranking(40, 40, n_features=6, **{"random_state": 0} | setting).queries()
+    queries = make_biased_ranking(
+        40, 40, **{"random_state": 0} | setting, world=BiasedWorld(n_features=6)
+    ).queries()
 
     def run(solver, n_rounds):
         problem = Problem(queries, LinearRanker(), as_constraint(name))
@@ -229,7 +242,13 @@ def test_damped_beats_plain_in_a_quarter_of_the_retrainings(name, setting):
 def test_no_entry_jumps_to_where_it_no_longer_responds():
     """Five groups, a strong bias: a first step of 10 in one entry left the search in a corner."""
     queries = make_biased_ranking(
-        40, 40, n_features=6, n_groups=5, strength=2.0, separation=2.0, random_state=1
+        40,
+        40,
+        n_groups=5,
+        strength=2.0,
+        separation=2.0,
+        world=BiasedWorld(n_features=6),
+        random_state=1,
     ).queries()
     problem = Problem(queries, LinearRanker(), StatisticalParity())
     plain, damped = (

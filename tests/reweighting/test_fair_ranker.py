@@ -18,7 +18,7 @@ from pairity import (
     StatisticalParity,
 )
 from pairity.constraints import as_constraint, largest_gap
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.algorithm import Outcome
@@ -403,7 +403,7 @@ def test_groups_of_validation_are_matched_by_name():
 # --- how fits end ---------------------------------------------------------------------------------
 
 REACHABLE = make(60, 30, separation=2.0)
-HARD = make(20, 20, n_groups=3, n_features=2, strength=3.0)
+HARD = make(20, 20, n_groups=3, strength=3.0, world=BiasedWorld(n_features=2))
 
 
 def one_feature():
@@ -604,7 +604,9 @@ def test_scores_are_float64_whatever_the_ranker_returns():
 
 
 def test_a_ranker_that_memorised_the_training_queries_is_reported():
-    data = make_biased_ranking(40, 10, noise=0.0, strength=0.0, random_state=0).queries()
+    data = make_biased_ranking(
+        40, 10, strength=0.0, world=BiasedWorld(noise=0.0), random_state=0
+    ).queries()
     with pytest.warns(MemorisedWarning, match=r"training pairs.*validation=0\.2"):
         FairRanker(LinearRanker(alpha=1e-6), max_rounds=3, tolerance=0.5).fit(**data)
     FairRanker(LinearRanker(alpha=1e-6), max_rounds=3, tolerance=0.5, validation=0.3).fit(**data)

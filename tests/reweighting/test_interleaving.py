@@ -5,7 +5,7 @@ import pytest
 
 from pairity import FairRanker, InputError, LinearRanker
 from pairity.constraints import as_constraint, spread
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import TargetNotReachedWarning
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.rankers.xgboost import XGBoostRanker
@@ -14,10 +14,14 @@ from pairity.reweighting.interleaving import DualAscent, as_schedule
 from pairity.reweighting.solvers import FARTHEST, PlainStep
 from pairity.reweighting.weights import weight_table
 
-MADE = make_biased_ranking(100, 16, strength=1.5, separation=3.0, noise=0.5, random_state=0)
+MADE = make_biased_ranking(
+    100, 16, strength=1.5, separation=3.0, world=BiasedWorld(noise=0.5), random_state=0
+)
 QUERIES = MADE.queries()
 DATA = {name: getattr(MADE, name) for name in ("X", "y", "qid", "sensitive_features")}
-HELD = make_biased_ranking(30, 12, strength=1.5, separation=3.0, noise=0.5, random_state=1)
+HELD = make_biased_ranking(
+    30, 12, strength=1.5, separation=3.0, world=BiasedWorld(noise=0.5), random_state=1
+)
 ONES = np.ones((2, 2))
 
 
@@ -227,7 +231,13 @@ def test_without_rounds_it_is_the_plain_ranker(make):
 @pytest.mark.parametrize("constraint", ["statistical", "inter", "intra", "marginal"])
 def test_constraints(make, constraint):
     made = make_biased_ranking(
-        60, 16, strength=1.5, separation=3.0, noise=0.5, n_groups=3, random_state=0
+        60,
+        16,
+        strength=1.5,
+        separation=3.0,
+        n_groups=3,
+        world=BiasedWorld(noise=0.5),
+        random_state=0,
     )
     data = {name: getattr(made, name) for name in DATA}
     before = FairRanker(make(n_estimators=40), constraint, max_rounds=0).fit(**data)

@@ -43,11 +43,13 @@ class LetorArrays:
     X : float64 array or CSR array of shape (n_items, n_features)
     y : float64 array of shape (n_items,), the labels
     qid : int64 array of shape (n_items,), or None if no line has one
+    n_rows : list of int, the number of items of each file
     """
 
     X: Features
     y: Array
     qid: NDArray[np.int64] | None
+    n_rows: list[int]
 
 
 def read_letor(
@@ -153,26 +155,6 @@ def read_letor_arrays(
     -------
     LetorArrays
     """
-    return read_apart(
-        paths, None, n_features=n_features, first_index=first_index, sparse=sparse,
-        complete=complete, progress=progress,
-    )[0]  # fmt: skip
-
-
-def read_apart(
-    paths: Paths,
-    apart: int | None,
-    *,
-    n_features: int | None = None,
-    first_index: FirstIndex = 1,
-    sparse: bool = False,
-    complete: bool = False,
-    progress: Show = "auto",
-) -> tuple[LetorArrays, Array | None, list[int]]:
-    """Read the arrays without the feature `apart`, that feature, and the number of rows per file.
-
-    The feature is taken out of a dense matrix while the rows are joined, without a second matrix.
-    """
     if first_index not in (0, 1, "auto"):
         raise InputError(f"first_index must be 1, 0 or 'auto' (got {show(first_index)}).")
     lowest = 0 if first_index == "auto" else int(first_index)
@@ -208,10 +190,10 @@ def read_apart(
     width = table.highest - base + 1 if n_features is None else int(n_features)
     if width < 1:
         raise InputError(f"{_joined(files)} has no features in any of its {table.n_rows} rows.")
-    X, column = matrix.finish(table.n_rows, width, base, apart)
+    X = matrix.finish(table.n_rows, width, base)
     qid = np.concatenate(table.qids) if table.has_qid else None
-    arrays = LetorArrays(X, np.concatenate(table.labels), qid)
-    return arrays, column, np.diff(ends, prepend=0).tolist()
+    n_rows = np.diff(ends, prepend=0).tolist()
+    return LetorArrays(X, np.concatenate(table.labels), qid, n_rows)
 
 
 @dataclass(eq=False)

@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from pairity._utils.typing import Array
 from pairity.data import letor_kernels as kernels
 from pairity.data.columns import Column
 from pairity.data.features import Features
@@ -83,22 +82,14 @@ class DenseMatrix:
         kernels.scatter(part.ends, part.indices, part.values, self._lowest, room)
         self._n_cells += n_rows * width
 
-    def finish(
-        self, n_rows: int, width: int, base: int, apart: int | None
-    ) -> tuple[Features, Array | None]:
-        """Return the matrix without the feature `apart`, and that feature."""
+    def finish(self, n_rows: int, width: int, base: int) -> Features:
+        """Return the matrix."""
         self._require_filled(n_rows * width - self._n_cells)
-        skipped = width if apart is None else apart - base
-        X = np.zeros((n_rows, width - (apart is not None)))
-        column = None if apart is None else np.zeros(n_rows)
+        X = np.zeros((n_rows, width))
         for rows, chunk in self._rows.drain():
             filled = chunk[:, base - self._lowest :]
-            n_filled = filled.shape[1]
-            X[rows, : min(n_filled, skipped)] = filled[:, :skipped]
-            if column is not None and n_filled > skipped:
-                X[rows, skipped : n_filled - 1] = filled[:, skipped + 1 :]
-                column[rows] = filled[:, skipped]
-        return X, column
+            X[rows, : filled.shape[1]] = filled
+        return X
 
     def _require_filled(self, n_further: int) -> None:
         n_cells = self._n_cells + n_further
@@ -125,14 +116,11 @@ class SparseMatrix:
         for chunks, entries in ((self._indices, part.indices), (self._values, part.values)):
             chunks.reserve(int(nonzero.sum()))[:] = entries[nonzero]
 
-    def finish(
-        self, n_rows: int, width: int, base: int, apart: int | None
-    ) -> tuple[Features, Array | None]:
-        """Return the matrix; no feature can be taken apart."""
-        assert apart is None  # noqa: S101 - only the loaders of pairity ask, for dense features
+    def finish(self, n_rows: int, width: int, base: int) -> Features:
+        """Return the matrix."""
         bounds = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
         indices, values = self._indices.column(), self._values.column()
         indices -= np.int32(base)
         if bounds[-1] < 2**31:
             bounds = bounds.astype(np.int32)  # else SciPy converts the indices to 64 bits too
-        return sp.csr_array((values, indices, bounds), shape=(n_rows, width)), None
+        return sp.csr_array((values, indices, bounds), shape=(n_rows, width))

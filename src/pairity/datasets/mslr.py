@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pairity._utils.files import as_list
 from pairity._utils.progress import Show
 from pairity._utils.validation import require_choice, show
 from pairity.data.groups import quantile_groups
-from pairity.data.letor import read_apart
+from pairity.data.letor import read_letor_arrays
 from pairity.datasets.download import VARIABLE, DataFile, Home, find_data, places, read_data
 from pairity.datasets.ranking_data import RankingData, ranking_data
 from pairity.exceptions import InputError
@@ -61,50 +63,16 @@ _BLOCK = 65_536  # rows that are transformed at once
 Version = Literal["web10k", "web30k", "sample", "excerpt"]
 
 
-def load_mslr(
-    version: Version = "web10k",
-    *,
-    fold: int = 1,
-    parts: Sequence[str] | None = None,
-    label: Literal["relevant", "grade"] = "relevant",
-    relevant_from: int = 2,
-    at_least: int = 0,
-    of_grade: int = 3,
-    complete_only: bool = False,
-    protected: int = 133,
-    groups: int | Sequence[float] = 5,
-    group_as_feature: bool = False,
-    transform: Literal["yadav", "log"] | None = "yadav",
-    scale_by: Literal["train", "all"] = "train",
-    data_home: Home = None,
-    download: bool = True,
-    progress: Show = "auto",
-) -> RankingData:
-    """Web pages by search query, in groups by a quality score (Microsoft's MSLR-WEB10K, WEB30K).
+@dataclass(frozen=True)
+class MslrChoices:
+    """Which queries of MSLR are used, and how labels, groups and features are formed.
 
-    Judged pages with 136 features each; one feature defines the groups. The defaults follow the
-    paper: a page of grade 2 or higher is relevant; five groups of equal size are cut from
-    QualityScore2, which the ranker does not see; the other 135 features are transformed as by
-    Yadav, Du and Joachims.
+    The defaults follow the paper.
 
-    Parameters
+    Attributes
     ----------
-    version : {"web10k", "web30k", "sample", "excerpt"}
-        "web10k" and "web30k" are the originals. Download them from Microsoft's page "Microsoft
-        Learning to Rank Datasets" and unpack them to ``MSLR-WEB10K/Fold1/train.txt`` and so on,
-        in a folder that `data_home` names.
-        "sample": 182 of their queries, collected from public packages, if you have that file.
-        "excerpt": about 10,000 lines of fold 1 of WEB10K that the package rankeval contains (a
-        training and a test part); they are downloaded if they are not found.
-    fold : int
-        One of the five folds; each has the same queries in different parts.
-    parts : sequence of "train", "vali", "test", optional
-        The parts to read; by default all.
-    label : {"relevant", "grade"}
-        "relevant": 1 for a grade of `relevant_from` or more. "grade": the grade itself, 0 to 4.
-        Both are in the result's `labels`.
     relevant_from : int
-        The paper has 2; Yadav et al. have 3.
+        The least grade of a relevant page. The paper has 2; Yadav et al. have 3.
     at_least, of_grade : int
         Only queries with at least `at_least` pages of grade `of_grade` or higher are used. The
         paper has 2,805 queries of 132 pages on average and does not specify how they were chosen;
@@ -126,6 +94,73 @@ def load_mslr(
         distance from the 5th to the 95th percentile (1 where that is 0). None: as in the file.
     scale_by : {"train", "all"}
         Which rows those percentiles are taken from.
+
+    Examples
+    --------
+    The choices of Yadav, Du and Joachims:
+
+    >>> from pairity.datasets import MslrChoices
+    >>> yadav = MslrChoices(relevant_from=3, groups=(0.4,))
+    """
+
+    relevant_from: int = 2
+    at_least: int = 0
+    of_grade: int = 3
+    complete_only: bool = False
+    protected: int = 133
+    groups: int | Sequence[float] = 5
+    group_as_feature: bool = False
+    transform: Literal["yadav", "log"] | None = "yadav"
+    scale_by: Literal["train", "all"] = "train"
+
+    def __post_init__(self) -> None:
+        require_choice("transform", self.transform, ("yadav", "log", None))
+        require_choice("scale_by", self.scale_by, ("train", "all"))
+        if isinstance(self.protected, bool) or self.protected not in range(1, N_FEATURES + 1):
+            raise InputError(
+                f"protected must be from 1 to {N_FEATURES} (got {show(self.protected)})."
+            )
+
+
+_PAPER = MslrChoices()
+
+
+def load_mslr(
+    version: Version = "web10k",
+    choices: MslrChoices = _PAPER,
+    *,
+    fold: int = 1,
+    parts: Sequence[str] | None = None,
+    label: Literal["relevant", "grade"] = "relevant",
+    data_home: Home = None,
+    download: bool = True,
+    progress: Show = "auto",
+) -> RankingData:
+    """Web pages by search query, in groups by a quality score (Microsoft's MSLR-WEB10K, WEB30K).
+
+    Judged pages with 136 features each; one feature defines the groups. The defaults follow the
+    paper: a page of grade 2 or higher is relevant; five groups of equal size are cut from
+    QualityScore2, which the ranker does not see; the other 135 features are transformed as by
+    Yadav, Du and Joachims.
+
+    Parameters
+    ----------
+    version : {"web10k", "web30k", "sample", "excerpt"}
+        "web10k" and "web30k" are the originals. Download them from Microsoft's page "Microsoft
+        Learning to Rank Datasets" and unpack them to ``MSLR-WEB10K/Fold1/train.txt`` and so on,
+        in a folder that `data_home` names.
+        "sample": 182 of their queries, collected from public packages, if you have that file.
+        "excerpt": about 10,000 lines of fold 1 of WEB10K that the package rankeval contains (a
+        training and a test part); they are downloaded if they are not found.
+    choices : MslrChoices
+        Which queries are used, and how labels, groups and features are formed.
+    fold : int
+        One of the five folds; each has the same queries in different parts.
+    parts : sequence of "train", "vali", "test", optional
+        The parts to read; by default all.
+    label : {"relevant", "grade"}
+        "relevant": 1 for a grade of ``choices.relevant_from`` or more. "grade": the grade itself,
+        0 to 4. Both are in the result's `labels`.
     data_home : path, optional
         By default the folder of the environment variable ``PAIRITY_DATA``. The user's cache is
         searched next.
@@ -142,7 +177,7 @@ def load_mslr(
 
     Notes
     -----
-    Features are float64 (8 × 135 bytes per page: 1.3 GB for WEB10K, 4.1 GB for WEB30K) and are read
+    Features are float64 (8 × 136 bytes per page: 1.3 GB for WEB10K, 4.1 GB for WEB30K) and are read
     exactly. The peak of memory is a few hundred MB above that.
 
     References
@@ -151,79 +186,67 @@ def load_mslr(
     H. Yadav, Z. Du, T. Joachims: Policy-Gradient Training of Fair and Unbiased Ranking Functions.
     SIGIR 2021.
     """
-    _check(version, fold, label, transform, scale_by, protected)
+    require_choice("version", version, ("web10k", "web30k", "sample", "excerpt"))
+    require_choice("fold", fold, (1, 2, 3, 4, 5))
+    require_choice("label", label, ("relevant", "grade"))
     wanted = _wanted(version, parts)
-    apart = None if group_as_feature else protected
-    files = _files(version, fold, wanted, data_home, download, progress)
-    arrays, column, n_rows = read_apart(
-        list(files.values()), apart, n_features=N_FEATURES, complete=True, progress=progress
+    if version in ("web10k", "web30k"):
+        files = _unpacked(version, fold, wanted, data_home)
+    else:
+        if fold != 1:
+            raise InputError(f"fold is {fold}, but {version!r} has only fold 1. Omit fold.")
+        published = {"all": SAMPLE} if version == "sample" else {k: EXCERPT[k] for k in wanted}
+        files = {
+            part: find_data(file, data_home, download=download, progress=progress)
+            for part, file in published.items()
+        }
+    arrays = read_letor_arrays(
+        list(files.values()), n_features=N_FEATURES, complete=True, progress=progress
     )
     X: Any = arrays.X
     grade, qid = arrays.y, arrays.qid
     if qid is None:
         raise InputError(f"{next(iter(files.values()))} has no query ids. Download it again.")
-    if column is None:
-        column = np.array(X[:, protected - 1])
-    cut, left_out = _cut(version, files, qid, n_rows, data_home)
-    numbers = [k for k in range(1, N_FEATURES + 1) if k != apart]
-    kept = np.isin(qid, [query for query, part in cut.items() if part in wanted])
-    if complete_only:
-        kept &= ~np.isin(qid, left_out)
-    if at_least > 0:
+    cut, truncated = _cut(version, files, qid, arrays.n_rows, data_home)
+    kept = _rows_of(cut, wanted, qid)
+    if choices.complete_only:
+        kept &= ~np.isin(qid, truncated)
+    if choices.at_least > 0:
         ids, query = np.unique(qid, return_inverse=True)
-        kept &= (np.bincount(query, grade >= of_grade, len(ids)) >= at_least)[query]
+        n_pages = np.bincount(query, grade >= choices.of_grade, len(ids))
+        kept &= (n_pages >= choices.at_least)[query]
     if not kept.any():
         raise InputError(
             f"None of the {len(cut)} queries meets the conditions. Relax them, or read other parts."
         )
     if not kept.all():
-        X, grade, qid, column = X[kept], grade[kept], qid[kept], column[kept]
-    if transform is not None:
-        _take_logarithms(X, numbers)
-    if transform == "yadav":
-        _scale(X, slice(None) if scale_by == "all" else _training_rows(qid, cut))
+        X, grade, qid = X[kept], grade[kept], qid[kept]
+    groups = quantile_groups(X[:, choices.protected - 1], choices.groups)
+    scaling = _rows_of(cut, ("train",) if choices.scale_by == "train" else _PARTS, qid)
+    X, numbers = _prepare(X, choices, scaling)
     return ranking_data(
         f"mslr_{version}",
         X,
         tuple(f"feature {k}" for k in numbers),
         label=label,
-        labels={"relevant": grade >= relevant_from, "grade": grade},
+        labels={"relevant": grade >= choices.relevant_from, "grade": grade},
         qid=qid,
-        sensitive_features=quantile_groups(column, groups),
+        sensitive_features=groups,
         cut=cut,
         licence=_LICENCE if version != "excerpt" else f"MPL-2.0 as published; {_LICENCE}",
     )
 
 
-def _training_rows(qid: NDArray[np.int64], cut: Mapping[int, str]) -> NDArray[np.bool_]:
-    rows = np.isin(qid, [query for query, part in cut.items() if part == "train"])
-    if not rows.any():
-        raise InputError(
-            "scale_by='train' requires training queries, but none is read. Add 'train' to parts, "
-            "or pass scale_by='all'."
-        )
-    return rows
-
-
-def _check(
-    version: Any, fold: Any, label: Any, transform: Any, scale_by: Any, protected: Any
-) -> None:
-    require_choice("version", version, ("web10k", "web30k", "sample", "excerpt"))
-    require_choice("fold", fold, (1, 2, 3, 4, 5))
-    require_choice("label", label, ("relevant", "grade"))
-    require_choice("transform", transform, ("yadav", "log", None))
-    require_choice("scale_by", scale_by, ("train", "all"))
-    if isinstance(protected, bool) or protected not in range(1, N_FEATURES + 1):
-        raise InputError(f"protected must be from 1 to {N_FEATURES} (got {show(protected)}).")
-    if version in ("sample", "excerpt") and fold != 1:
-        raise InputError(f"fold is {fold}, but {version!r} has only fold 1. Omit fold.")
+def _rows_of(
+    cut: dict[int, str], parts: Sequence[str], qid: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which rows belong to some parts."""
+    return np.isin(qid, [query for query, part in cut.items() if part in parts])
 
 
 def _wanted(version: str, parts: Any) -> tuple[str, ...]:
     available = tuple(EXCERPT) if version == "excerpt" else _PARTS
-    if parts is None:
-        return available
-    chosen = (parts,) if isinstance(parts, str) else tuple(parts)
+    chosen = available if parts is None else as_list(parts)
     if not chosen or any(part not in available for part in chosen):
         allowed = ", ".join(map(repr, available))
         raise InputError(f"parts must be some of {allowed} (got {show(parts)}).")
@@ -233,17 +256,8 @@ def _wanted(version: str, parts: Any) -> tuple[str, ...]:
 # --- files -------------------------------------------------------------------------------------
 
 
-def _files(
-    version: str, fold: int, wanted: tuple[str, ...], data_home: Home, download: bool,
-    progress: Show,
-) -> dict[str, Path]:  # fmt: skip
-    """Return the files to read by part; the sample has all parts in one file."""
-    if version in ("sample", "excerpt"):
-        published = {"sample": SAMPLE} if version == "sample" else {k: EXCERPT[k] for k in wanted}
-        return {
-            part: find_data(file, data_home, download=download, progress=progress)
-            for part, file in published.items()
-        }
+def _unpacked(version: str, fold: int, wanted: tuple[str, ...], data_home: Home) -> dict[str, Path]:
+    """Return the files of the original data set by part."""
     folder = _fold_folder(version, fold, data_home)
     files = {}
     for part in wanted:
@@ -275,9 +289,8 @@ def _fold_folder(version: str, fold: int, data_home: Home) -> Path:
 
 
 def _cut(
-    version: str, files: dict[str, Path], qid: NDArray[np.int64], n_rows: list[int],
-    data_home: Home,
-) -> tuple[dict[int, str], list[int]]:  # fmt: skip
+    version: str, files: dict[str, Path], qid: Any, n_rows: list[int], data_home: Home
+) -> tuple[dict[int, str], list[int]]:
     """Return the part of each query, and the queries that may be truncated."""
     if version == "sample":
         lines = read_data(SAMPLE_INDEX, data_home).decode().splitlines()
@@ -299,26 +312,48 @@ def _cut(
 # --- features, in place --------------------------------------------------------------------------
 
 
+def _prepare(X: Any, choices: MslrChoices, scaling: NDArray[np.bool_]) -> tuple[Any, list[int]]:
+    """Return the features that the ranker sees, and their numbers."""
+    numbers = list(range(1, N_FEATURES + 1))
+    if not choices.group_as_feature:
+        numbers.remove(choices.protected)
+        X = _without_column(X, choices.protected - 1)
+    if choices.transform is not None:
+        _take_logarithms(X, numbers)
+    if choices.transform == "yadav":
+        _scale(X, scaling)
+    return X, numbers
+
+
+def _without_column(X: Any, column: int) -> Any:
+    """Return the matrix without a column; its rows move forward in the same memory."""
+    n_rows, width = X.shape
+    narrow = X.reshape(-1)[: n_rows * (width - 1)].reshape(n_rows, width - 1)
+    for begin in range(0, n_rows, _BLOCK):
+        rows = slice(begin, begin + _BLOCK)
+        narrow[rows] = np.delete(X[rows], column, axis=1)
+    return narrow
+
+
 def _take_logarithms(X: Any, numbers: list[int]) -> None:
-    columns = [numbers.index(k) for k in LOGARITHMIC if k in numbers]
-    signed = [numbers.index(k) for k in MAY_BE_NEGATIVE if k in numbers]
-    for begin in range(0, len(X), _BLOCK):
-        block = X[begin : begin + _BLOCK]
-        block[:, signed] = np.abs(block[:, signed])
-        values = block[:, columns]
+    for number in filter(numbers.__contains__, LOGARITHMIC):
+        values = X[:, numbers.index(number)]
+        if number in MAY_BE_NEGATIVE:
+            np.abs(values, out=values)
         if (values < 0).any():
-            number = numbers[columns[int(np.argmax((values < 0).any(axis=0)))]]
             raise InputError(
                 f"Feature {number} has negative values, whose logarithm is undefined. Pass "
                 "transform=None."
             )
-        block[:, columns] = np.log1p(values)
+        np.log1p(values, out=values)
 
 
-def _scale(X: Any, rows: NDArray[np.bool_] | slice) -> None:
+def _scale(X: Any, rows: NDArray[np.bool_]) -> None:
+    if not rows.any():
+        raise InputError(
+            "scale_by='train' requires training queries, but none is read. Add 'train' to parts, "
+            "or pass scale_by='all'."
+        )
     low, middle, high = np.transpose([np.percentile(column[rows], (5, 50, 95)) for column in X.T])
-    size = np.where(high > low, high - low, 1.0)
-    for begin in range(0, len(X), _BLOCK):
-        block = X[begin : begin + _BLOCK]
-        block -= middle
-        block /= size
+    X -= middle
+    X /= np.where(high > low, high - low, 1.0)

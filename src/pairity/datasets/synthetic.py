@@ -11,7 +11,7 @@ from scipy.special import expit
 from sklearn.utils import check_random_state
 
 from pairity._utils.typing import Array
-from pairity._utils.validation import require_choice
+from pairity._utils.validation import require_choice, require_count
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 
@@ -59,21 +59,61 @@ class BiasedRanking:
         )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class BiasedWorld:
+    r"""How items, scores and labels arise in `make_biased_ranking`, beside its plain arguments.
+
+    Attributes
+    ----------
+    n_features : int
+    merit_gap : float
+        The difference between the mean unbiased scores of the first and the last group.
+    noise : float
+        Standard deviation of ε in units of the score's ("scores" only).
+    share : array of shape (n_groups,), optional
+        Probability of each group; equal by default.
+    bias : {"scores", "pairs"}
+        "scores": the label orders items by :math:`s + \varepsilon + b_g`, the unbiased label by
+        :math:`s + \varepsilon`.
+        "pairs": item i beats item j with probability σ(s_i - s_j - λ_kl); for the unbiased label,
+        with probability σ(s_i - s_j). This is the distribution of Proposition 1: among those with
+        the bias, the closest to the unbiased one in KL divergence. Weights W_kl = 2σ(λ_kl) undo it.
+    favoured : array of shape (n_groups,), optional
+        Direction of the bias: how much each group is favoured. By default it decreases evenly from
+        the first group (+½) to the last (-½).
+    expected : bool
+        With ``bias="pairs"``: whether both outcomes of every comparison are included, weighted by
+        their probability, rather than one drawn at random. Theorem 1 then holds without sampling
+        error.
+    """
+
+    n_features: int = 5
+    merit_gap: float = 0.0
+    noise: float = 1.0
+    share: ArrayLike | None = None
+    bias: Literal["scores", "pairs"] = "scores"
+    favoured: ArrayLike | None = None
+    expected: bool = False
+
+    def __post_init__(self) -> None:
+        require_choice("bias", self.bias, ("scores", "pairs"))
+        require_count(self.n_features, "n_features")
+        if self.expected and self.bias != "pairs":
+            raise InputError("expected=True requires bias='pairs', because scores are drawn.")
+
+
+_USUAL = BiasedWorld()
+
+
 def make_biased_ranking(
     n_queries: int = 200,
     n_items: int = 60,
     *,
-    n_features: int = 5,
     n_groups: int = 2,
-    bias: Literal["scores", "pairs"] = "scores",
-    strength: float = 1.0,
-    favoured: ArrayLike | None = None,
-    separation: float = 1.0,
-    merit_gap: float = 0.0,
-    noise: float = 1.0,
     n_labels: int = 2,
-    share: ArrayLike | None = None,
-    expected: bool = False,
+    strength: float = 1.0,
+    separation: float = 1.0,
+    world: BiasedWorld = _USUAL,
     random_state: Any = None,
 ) -> BiasedRanking:
     r"""Generate ranking data with a known bias against some groups.
@@ -81,41 +121,24 @@ def make_biased_ranking(
     Items have Gaussian features and an unbiased score :math:`s = \beta^\top x`. The features of the
     groups are shifted apart in a direction orthogonal to the score, so that they carry information
     about the group and a ranker can learn the bias. The unbiased scores of all groups have the same
-    distribution unless `merit_gap` is set.
+    distribution unless ``world.merit_gap`` is set.
 
     Parameters
     ----------
     n_queries, n_items : int
-        Number of lists, and items in each. With ``bias="pairs"`` every query is one comparison of
-        two items, and `n_items` is the number of comparisons drawn from each list.
-    n_features, n_groups : int
-    bias : {"scores", "pairs"}
-        "scores": the label orders items by :math:`s + \varepsilon + b_g`, the unbiased label by
-        :math:`s + \varepsilon`.
-        "pairs": item i beats item j with probability σ(s_i - s_j - λ_kl); for the unbiased label,
-        with probability σ(s_i - s_j). This is the distribution of Proposition 1: among those with
-        the bias, the closest to the unbiased one in KL divergence. Weights W_kl = 2σ(λ_kl) undo it.
+        Number of lists, and items in each. If the world has ``bias="pairs"``, every query is one
+        comparison of two items, and `n_items` is the number of comparisons drawn from each list.
+    n_groups : int
+    n_labels : int
+        Number of label grades (for a bias of scores); every list is split into equal shares.
     strength : float
         The difference between the biases of the most and the least favoured group: b (in units of
         the standard deviation of the score), or λ. 0 means no bias.
-    favoured : array of shape (n_groups,), optional
-        Direction of the bias: how much each group is favoured. By default it decreases evenly from
-        the first group (+½) to the last (-½).
     separation : float
         The distance between the features of the first and the last group, orthogonal to the score.
         With 0 the features carry no information about the group.
-    merit_gap : float
-        The difference between the mean unbiased scores of the first and the last group.
-    noise : float
-        Standard deviation of ε in units of the score's ("scores" only).
-    n_labels : int
-        Number of label grades ("scores" only); every list is split into equal shares.
-    share : array of shape (n_groups,), optional
-        Probability of each group; equal by default.
-    expected : bool
-        With ``bias="pairs"``: whether both outcomes of every comparison are included, weighted by
-        their probability, rather than one drawn at random. Theorem 1 then holds without sampling
-        error.
+    world : BiasedWorld
+        The number of features, and how scores and labels arise.
     random_state : int, RandomState instance or None
 
     Returns
@@ -124,37 +147,37 @@ def make_biased_ranking(
 
     Examples
     --------
-    >>> from pairity.datasets import make_biased_ranking
+    >>> from pairity.datasets import BiasedWorld, make_biased_ranking
     >>> data = make_biased_ranking(20, 30, strength=1.0, random_state=0)
     >>> data.queries()
     Queries(n_queries=20, n_items=600, n_features=5, groups=('group 1', 'group 2'), n_missing=0)
+    >>> pairs = make_biased_ranking(20, 30, world=BiasedWorld(bias="pairs"), random_state=0)
+    >>> pairs.queries().n_queries
+    600
     """
-    require_choice("bias", bias, ("scores", "pairs"))
-    if min(n_queries, n_features, n_groups) < 1 or n_items < 2 or n_labels < 2:
-        raise InputError(
-            "n_queries, n_features and n_groups must be at least 1, n_items and n_labels 2; got "
-            f"{n_queries}, {n_features}, {n_groups}, {n_items}, {n_labels}."
-        )
-    if expected and bias != "pairs":
-        raise InputError("expected=True requires bias='pairs', because scores are drawn.")
+    require_count(n_queries, "n_queries")
+    require_count(n_items, "n_items", least=2)
+    require_count(n_groups, "n_groups")
+    require_count(n_labels, "n_labels", least=2)
     rng = check_random_state(random_state)
-    favour = np.linspace(0.5, -0.5, n_groups) if favoured is None else np.asarray(favoured, float)
+    even = np.linspace(0.5, -0.5, n_groups)
+    favour = even if world.favoured is None else np.asarray(world.favoured, float)
     if favour.shape != (n_groups,):
         raise InputError(f"favoured has shape {favour.shape}. Pass {n_groups}, one per group.")
-    coef = rng.normal(size=n_features)
+    coef = rng.normal(size=world.n_features)
     coef /= np.linalg.norm(coef)
-    across = rng.normal(size=n_features)
+    across = rng.normal(size=world.n_features)
     across -= (across @ coef) * coef
     length = np.linalg.norm(across)
-    across *= separation / length if n_features > 1 and length > 0 else 0.0
-    n_drawn = n_items if bias == "scores" else 2 * n_items
-    group = rng.choice(n_groups, size=n_queries * n_drawn, p=share)
-    place = np.linspace(0.5, -0.5, n_groups)[group]
-    X = rng.normal(size=(len(group), n_features)) + np.outer(place, across + merit_gap * coef)
-    if bias == "pairs":
-        return _biased_pairs(rng, X, coef, group, strength * favour, expected)
+    across *= separation / length if world.n_features > 1 and length > 0 else 0.0
+    n_drawn = n_items if world.bias == "scores" else 2 * n_items
+    group = rng.choice(n_groups, size=n_queries * n_drawn, p=world.share)
+    X = rng.normal(size=(len(group), world.n_features))
+    X += np.outer(even[group], across + world.merit_gap * coef)
+    if world.bias == "pairs":
+        return _biased_pairs(rng, X, coef, group, strength * favour, world.expected)
     shape = (n_queries, n_items)
-    return _biased_scores(rng, X, coef, group, strength * favour, shape, noise, n_labels)
+    return _biased_scores(rng, X, coef, group, strength * favour, shape, world.noise, n_labels)
 
 
 def _biased_scores(
@@ -193,22 +216,19 @@ def _biased_pairs(
         return np.stack([first, 1.0 - first], axis=1).ravel()
 
     if expected:
-        labels = np.tile([1.0, 0.0, 0.0, 1.0], len(pair))
         rows = np.tile(np.arange(len(X)).reshape(-1, 2), 2).ravel()
-        weight, true = (np.repeat(both_sides(share), 2) for share in (seen, wins))
-        return BiasedRanking(
-            X=X[rows], y=labels, y_unbiased=labels, qid=np.repeat(np.arange(2 * len(pair)), 2),
-            sensitive_features=_names(group[rows], len(bias)), coef=coef, lambda_=lambda_,
-            query_weight=weight, query_weight_unbiased=true,
-        )  # fmt: skip
-    draw = rng.random(len(pair))
-
-    def outcome(probability: Array) -> Array:
-        return both_sides((draw < probability).astype(float))
-
+        X, group = X[rows], group[rows]
+        y = y_unbiased = np.tile([1.0, 0.0, 0.0, 1.0], len(pair))
+        weights = {
+            "query_weight": np.repeat(both_sides(seen), 2),
+            "query_weight_unbiased": np.repeat(both_sides(wins), 2),
+        }
+    else:
+        draw, weights = rng.random(len(pair)), {}
+        y, y_unbiased = (both_sides((draw < share).astype(float)) for share in (seen, wins))
     return BiasedRanking(
-        X=X, y=outcome(seen), y_unbiased=outcome(wins), qid=np.repeat(np.arange(len(pair)), 2),
-        sensitive_features=_names(group, len(bias)), coef=coef, lambda_=lambda_,
+        X=X, y=y, y_unbiased=y_unbiased, qid=np.repeat(np.arange(len(X) // 2), 2),
+        sensitive_features=_names(group, len(bias)), coef=coef, lambda_=lambda_, **weights,
     )  # fmt: skip
 
 

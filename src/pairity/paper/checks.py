@@ -14,7 +14,7 @@ from pairity.comparisons.jobs import cross_fitted
 from pairity.comparisons.sweeps import split_in_turn
 from pairity.constraints import CATALOGUE, largest_gap
 from pairity.data.queries import Queries
-from pairity.datasets import make_biased_ranking
+from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import PairityWarning
 from pairity.pairs.cells import mean_auc
 from pairity.paper.claims import Claim, judge
@@ -35,7 +35,7 @@ def theorem(n_seeds: int) -> list[Claim]:
     gains = []
     for seed in range(n_seeds):
         data = make_biased_ranking(
-            100, 100, bias="pairs", strength=1.5, separation=1.0, random_state=seed
+            100, 100, strength=1.5, world=BiasedWorld(bias="pairs"), random_state=seed
         )
         biased, unbiased = data.queries(), data.unbiased()
         order = np.random.default_rng(seed).permutation(biased.n_queries)

@@ -20,7 +20,7 @@ from pairity.comparisons.frontiers import Frontier
 from pairity.data.queries import Queries
 from pairity.datasets import RankingData, load_engineering_students, load_mslr, load_trec_w3c
 from pairity.datasets.download import places
-from pairity.datasets.mslr import SAMPLE
+from pairity.datasets.mslr import SAMPLE, MslrChoices
 from pairity.exceptions import InputError
 from pairity.paper import checks, pages, plots
 from pairity.paper.claims import Claim, about_methods, about_shares
@@ -178,7 +178,7 @@ def _load_mslr(home: Any, progress: Show) -> RankingData:
     """Load the largest version present: WEB10K, the sample, or the excerpt to download."""
     folders = places(home)
     if any((folder / "MSLR-WEB10K").is_dir() for folder in folders):
-        return load_mslr("web10k", at_least=3, data_home=home, progress=progress)
+        return load_mslr("web10k", MslrChoices(at_least=3), data_home=home, progress=progress)
     sample = any(list((folder / SAMPLE.folder).glob(f"{SAMPLE.name}*")) for folder in folders)
     return load_mslr("sample" if sample else "excerpt", data_home=home, progress=progress)
 
