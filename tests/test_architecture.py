@@ -103,10 +103,6 @@ def test_the_page_describes_every_package_in_order():
 
 
 LONGEST_MODULE, LONGEST_KERNEL_MODULE, LONGEST_FUNCTION, MOST_PARAMETERS = 500, 600, 60, 8
-LONG_SIGNATURES = {
-    "data/parquet.py:read_parquet": "one parameter for each role of a column",
-}
-"""Functions of more than 8 parameters outside estimators and kernels, each with its reason."""
 
 
 def n_code_lines(function, lines):
@@ -146,4 +142,4 @@ def test_modules_functions_and_signatures_are_short(path):
             wrong.append(f"{label} has {n_code_lines(node, lines)} lines")
         if n_parameters > MOST_PARAMETERS and node not in methods:
             wrong.append(f"{label} has {n_parameters} parameters")
-    assert not [text for text in wrong if text.partition(" ")[0] not in LONG_SIGNATURES]
+    assert not wrong

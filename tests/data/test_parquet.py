@@ -312,16 +312,21 @@ def test_files_lists_and_patterns(tmp_path):
     [
         ({}, {"y": "lable"}, InputError, r"no column 'lable'.*mean 'label'"),
         ({}, {"features": ["f9"]}, InputError, "no column 'f9'.*The columns are 'f0'"),
-        ({}, {"exclude": ["f0"]}, InputError, "No column of .* is left as a feature"),
+        (
+            {},
+            {"features": lambda name: name != "f0"},
+            InputError,
+            "No column of .* is left as a feature",
+        ),
         ({}, {"features": ["label"]}, InputError, "'label' is named as a feature and"),
-        ({}, {"exclude": "f0"}, InputError, "must be lists of names"),
-        ({"f1": np.array(["x"] * 6)}, {}, NotNumbersError, r"'f1' of .* holds string.*exclude"),
+        ({}, {"features": "f0"}, InputError, "must be a list of names"),
+        ({"f1": np.array(["x"] * 6)}, {}, NotNumbersError, r"'f1' of .* holds string.*features="),
         ({"f1": pa.array(["x"] * 6).dictionary_encode()}, {}, NotNumbersError, "holds categories"),
         ({"query": np.array([1, 1, 2, 2, 1, 1])}, {}, InputError, "query 1 continues in row 4"),
         ({"query": pa.array([1, 1, None, 2, 2, 2])}, {}, InputError, "'query' is missing in row 2"),
         ({"query": np.array([1, 1, 2, np.nan, 3, 3])}, {}, InputError, "is missing in row 3"),
         ({"label": pa.array([0, 1, 0, None, 1, 1])}, {}, InputError, "y has 1 entries.*row 3"),
-        ({"label": np.array(["no"] * 6)}, {}, NotNumbersError, "'label' holds string"),
+        ({"label": np.array(["no"] * 6)}, {}, NotNumbersError, "y must be numbers, .*'no'"),
     ],
 )
 def test_bad_columns(tmp_path, changed, options, error, said):

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pairity._utils.extras import import_extra
-from pairity._utils.files import as_list
+from pairity._utils.files import GzipReader, as_list, open_binary
 from pairity._utils.typing import Array
+from pairity.data.columns import Column, object_array
 from pairity.exceptions import InputError, NoMemoryError, NotNumbersError
 
 LITTLE_MEMORY = (
@@ -48,14 +50,14 @@ class ParquetFile:
         """Number of rows."""
         return sum(self.groups)
 
-    def opened(self) -> Any:
+    def opened(self, **options: Any) -> Any:
         """Open pyarrow's reader, unless the file has changed since it was described."""
         if _state(self.path) != self.state:
             raise InputError(
                 f"{self.path} has changed since it was first read. Do not change the files while "
                 "they are in use, and read them again."
             )
-        return open_parquet(self.path, buffer_size=_PAGES)
+        return open_parquet(self.path, buffer_size=_PAGES, **options)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -284,10 +286,13 @@ def _files_of(name: str) -> list[str]:
 
 
 def open_parquet(path: str, **options: Any) -> Any:
-    """Open pyarrow's reader of a file."""
+    """Open pyarrow's reader of a file, which may be compressed with gzip."""
     pa, parquet = import_arrow()
+    with open_binary(path) as content:
+        compressed = isinstance(content.raw, GzipReader)
+        source: Any = pa.BufferReader(content.read()) if compressed else path
     try:
-        return parquet.ParquetFile(path, **options)
+        return parquet.ParquetFile(source, **options)
     except (OSError, ValueError, pa.ArrowException) as error:
         if is_lack_of_memory(error):
             raise
@@ -314,21 +319,56 @@ def import_arrow() -> tuple[Any, Any]:
 def is_numeric(kind: Any) -> bool:
     """Whether a column of this Arrow type can be a feature."""
     types = import_arrow()[0].types
-    kind = kind.value_type if types.is_dictionary(kind) else kind
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    return any(is_kind(kind) for is_kind in numbers)
+    return any(is_kind(plain_type(kind)) for is_kind in numbers)
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a column of this Arrow type holds text, or categories that are text."""
+    types = import_arrow()[0].types
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(is_kind(plain_type(kind)) for is_kind in texts)
+
+
+def plain_type(kind: Any) -> Any:
+    """Return the type of the values, for an Arrow type of categories; else the type itself."""
+    return kind.value_type if import_arrow()[0].types.is_dictionary(kind) else kind
 
 
 def to_numbers(column: Any) -> NDArray[Any]:
     """Return a column of numbers, NaN where missing."""
     pa, _ = import_arrow()
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not is_numeric(column.type):
-        raise NotNumbersError(f"A column of {column.type} is not numeric. Encode it, or omit it.")
-    if pa.types.is_boolean(column.type) or pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    return np.asarray(column)
+    kind = plain_type(column.type)
+    if not is_numeric(kind):
+        raise NotNumbersError(f"A column of {kind} is not numeric. Encode it, or omit it.")
+    if pa.types.is_boolean(kind) or pa.types.is_decimal(kind):
+        kind = pa.float64()
+    return np.asarray(column.cast(kind))
+
+
+def to_column(column: Any) -> Column:
+    """Return an Arrow column as an array.
+
+    Booleans and integers without missing values keep their kind; other numbers are float64, NaN
+    where missing. All else is objects, None where missing; equal texts are one object.
+    """
+    types = import_arrow()[0].types
+    kind = plain_type(column.type)
+    if is_text(kind) or types.is_binary(kind):
+        parts = []
+        for chunk in (column if kind != column.type else column.dictionary_encode()).chunks:
+            words = object_array([*chunk.dictionary.to_pylist(), None])
+            codes = chunk.indices.cast("int64").fill_null(len(words) - 1)
+            parts.append(words[codes.to_numpy(zero_copy_only=False)])
+        return np.concatenate(parts or [object_array([])])
+    column = column.cast(kind)
+    large = types.is_uint64(kind) and (import_module("pyarrow.compute").max(column).as_py() or 0)
+    if not is_numeric(kind) or large >= 2**63 or (types.is_boolean(kind) and column.null_count):
+        return object_array(column.to_pylist())
+    if types.is_boolean(kind):
+        return np.asarray(column)
+    whole = types.is_integer(kind) and not column.null_count
+    return np.asarray(column.cast("int64" if whole else "float64"))
 
 
 def _state(path: str) -> tuple[int, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -17,9 +17,9 @@ import numpy as np
 from pairity._utils.extras import import_extra
 from pairity._utils.files import open_binary, require_file
 from pairity._utils.progress import Show
-from pairity.data.columns import Column, object_array
+from pairity.data.columns import Column
 from pairity.data.parquet import ParquetColumns, list_names
-from pairity.data.parquet_features import describe_file, is_set_of_files
+from pairity.data.parquet_features import is_set_of_files, to_column
 from pairity.data.text_tables import MOST_COLUMNS, read_text, require_names
 from pairity.exceptions import InputError
 
@@ -182,7 +182,7 @@ def read_table(
     numbers of its features.
     """
     if kind in (None, "parquet") and is_set_of_files(path):
-        return _read_parquet_files(path, stream=stream)
+        return _read_parquet(path, stream)
     file = require_file(path)
     kind = kind or _kind(file)
     if kind not in set(KINDS.values()):
@@ -199,28 +199,22 @@ def read_table(
         raise InputError(f"Only Parquet can be read in blocks, but {file} is {kind}. Convert it.")
     if kind == "letor":
         return _read_letor(file, progress)
-    if kind == "parquet" and (stream or _is_large(file)):
-        return _read_parquet_files(path, stream=True)
+    if kind == "parquet":
+        return _read_parquet(file, stream)
     if kind in _DELIMITERS:
         columns = read_text(file, delimiter or _DELIMITERS[kind], progress)
     else:
-        columns = _read_arrow(file, kind)
+        columns = _read_arrow(file)
     if not columns or not len(next(iter(columns.values()))):
         raise InputError(f"{file} has no rows. A table needs a header and at least one row.")
     return Table(str(file), columns)
 
 
 def is_parquet(path: str | os.PathLike[str], kind: str | None = None) -> bool:
-    """Whether `read_table` would read Parquet files that are not compressed with gzip."""
+    """Whether `read_table` would read Parquet files."""
     if kind in (None, "parquet") and is_set_of_files(path):
         return True
-    file = require_file(path)
-    return (kind or _kind(file)) == "parquet" and _begins_as_parquet(file)
-
-
-def _begins_as_parquet(file: Path) -> bool:
-    with file.open("rb") as source:
-        return source.read(4) == b"PAR1"
+    return (kind or _kind(require_file(path))) == "parquet"
 
 
 def _kind(file: Path) -> str:
@@ -276,53 +270,48 @@ def _read_letor(file: Path, progress: Show) -> Table:
 # --- Arrow ---------------------------------------------------------------------------------------
 
 
-def _read_arrow(file: Path, kind: str) -> dict[str, Column]:
-    pa, feather, parquet = (
-        import_extra(name, f"Reading {kind}", "parquet")
-        for name in ("pyarrow", "pyarrow.feather", "pyarrow.parquet")
+def _read_arrow(file: Path) -> dict[str, Column]:
+    pa, feather = (
+        import_extra(name, "Reading arrow", "parquet") for name in ("pyarrow", "pyarrow.feather")
     )
-    with open_binary(file) as source:
-        try:
-            data = pa.BufferReader(source.read())
-            if kind == "parquet":
-                table = _read_parquet(data, file, pa, parquet)
-            elif data.read(6) == b"ARROW1":
-                table = _read_batches(data, file, pa)
-            else:
-                data.seek(0)
-                table = feather.read_table(data)  # of the first version
-            require_names(table.column_names, file)
-            return {name: _from_arrow(table[name], pa) for name in table.column_names}
-        except InputError:
-            raise
-        except (
-            pa.ArrowException, OSError, ValueError, TypeError, OverflowError, RecursionError,
-            MemoryError, NotImplementedError, KeyError, IndexError,
-        ) as error:  # fmt: skip
-            reason = str(error).partition("\n")[0] or type(error).__name__
-            raise InputError(f"{file} is not a readable {kind} file: {reason[:300]}") from error
+    with open_binary(file) as source, _readable(file, "arrow"):
+        data = pa.BufferReader(source.read())
+        if data.read(6) == b"ARROW1":
+            table = _read_batches(data, file, pa)
+        else:
+            data.seek(0)
+            table = feather.read_table(data)  # of the first version
+        require_names(table.column_names, file)
+        return {name: to_column(table[name]) for name in table.column_names}
 
 
-def _is_large(file: Path) -> bool:
-    """Whether a Parquet file would take more than a quarter of the memory."""
-    if not _begins_as_parquet(file):  # such as one compressed by gzip
-        return False
-    description, schema = describe_file(str(file))
-    return _share_of_memory(description.n_rows * len(schema.names)) > _LARGE
-
-
-def _read_parquet_files(path: str | os.PathLike[str], *, stream: bool) -> Table:
+def _read_parquet(path: str | os.PathLike[str], stream: bool) -> Table:
     """Read Parquet files, in blocks if `stream` is set or they are large."""
-    columns = ParquetColumns(path)
-    if not columns.n_rows:
-        raise InputError(f"{path} has no rows. A table needs at least one row.")
-    if stream or _share_of_memory(columns.n_rows * len(columns)) > _LARGE:
-        return Table(str(path), columns)
-    return Table(str(path), {name: columns[name] for name in columns})
+    with _readable(path, "parquet"):
+        columns = ParquetColumns(path)
+        require_names(list(columns), columns.path)
+        columns.require(list(columns))
+        n_bytes = 8 * columns.n_rows * len(columns)
+        if stream or _share_of_memory(n_bytes) > _LARGE:
+            return Table(str(path), columns)
+        _require_size(n_bytes, sum(file.state[0] for file in columns.files), path)
+        return Table(str(path), columns.read(list(columns)))
 
 
-def _share_of_memory(n_entries: int) -> float:
-    """Return the share of the memory of this process that a number of float64 entries takes."""
+@contextmanager
+def _readable(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
+    """Report the errors of pyarrow in reading a damaged file as one `InputError`."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:  # pyarrow raises many kinds
+        reason = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(f"{path} is not a readable {kind} file: {reason[:300]}") from error
+
+
+def _share_of_memory(n_bytes: int) -> float:
+    """Return the share of the memory of this process that a number of bytes takes."""
     limits: list[float] = [np.inf]
     with suppress(AttributeError, OSError, ValueError):  # not available on every system
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
@@ -335,17 +324,7 @@ def _share_of_memory(n_entries: int) -> float:
         for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
             soft = resource.getrlimit(kind)[0]
             limits += [soft] if soft > 0 else []
-    return 8 * n_entries / min(limits)
-
-
-def _read_parquet(data: Any, file: Path, pa: Any, parquet: Any) -> Any:
-    """Read a Parquet file; repeated words are stored once."""
-    reader = parquet.ParquetFile(data)
-    _require_size(reader.metadata.num_rows * reader.metadata.num_columns * 8, file)
-    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary)
-    words = [c.name for c in reader.schema_arrow if any(is_text(c.type) for is_text in texts)]
-    data.seek(0)
-    return parquet.ParquetFile(data, read_dictionary=words).read()
+    return n_bytes / min(limits)
 
 
 def _read_batches(data: Any, file: Path, pa: Any) -> Any:
@@ -356,42 +335,14 @@ def _read_batches(data: Any, file: Path, pa: Any) -> Any:
     for number in range(reader.num_record_batches):
         batches.append(reader.get_batch(number))
         size += batches[-1].nbytes
-        _require_size(size, file)
+        _require_size(size, file.stat().st_size, file)
     return pa.Table.from_batches(batches, reader.schema)
 
 
-def _require_size(needed: int, file: Path) -> None:
+def _require_size(needed: int, size: int, path: str | os.PathLike[str]) -> None:
     """Refuse a small file that would exhaust the memory."""
-    size = file.stat().st_size
     if needed > max(_FREE_BYTES, _MAX_RATIO * size):
         raise InputError(
-            f"{file} has {size:,} bytes and would take {needed:,} in memory, which is unlikely for "
+            f"{path} has {size:,} bytes and would take {needed:,} in memory, which is unlikely for "
             "a table. If it is a table, store only the columns that are needed."
         )
-
-
-def _from_arrow(column: Any, pa: Any) -> Column:
-    kind = column.type
-    if pa.types.is_dictionary(kind) and not pa.types.is_primitive(kind.value_type):
-        return np.concatenate([_from_dictionary(chunk) for chunk in column.chunks or [[]]])
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-        kind = column.type
-    if pa.types.is_uint64(kind) and (pa.compute.max(column).as_py() or 0) >= 2**63:
-        return object_array(column.to_pylist())
-    if pa.types.is_integer(kind) and not column.null_count:
-        return np.asarray(column.to_numpy(), dtype=np.int64)
-    if pa.types.is_boolean(kind) and not column.null_count:
-        return np.asarray(column.to_numpy(), dtype=np.bool_)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return np.asarray(column.cast(pa.float64()).to_numpy(), dtype=np.float64)
-    return object_array(column.to_pylist())
-
-
-def _from_dictionary(chunk: Any) -> Column:
-    """Return words; equal ones are one object."""
-    if not len(chunk):
-        return object_array([])
-    words = object_array([*chunk.dictionary.to_pylist(), None])
-    codes = chunk.indices.cast("int64").fill_null(len(words) - 1).to_numpy(zero_copy_only=False)
-    return np.asarray(words[codes])

@@ -61,7 +61,7 @@ def read_text(file: Path, delimiter: str, progress: Show) -> dict[str, Column]:
         words |= late
 
 
-def require_names(header: Sequence[str], file: Path) -> None:
+def require_names(header: Sequence[str], file: Path | str) -> None:
     """Refuse column names that are missing, repeated or too many."""
     if len(header) > MOST_COLUMNS:
         raise InputError(

@@ -17,11 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pairity._utils.files import as_list
-from pairity._utils.validation import show
 from pairity.data.distributed.clients import using_client, worker_address, workers_of
 from pairity.data.distributed.queries import DaskQueries
 from pairity.data.parquet import ParquetColumns
-from pairity.data.parquet_features import Paths, import_arrow, open_parquet
+from pairity.data.parquet_features import Paths, import_arrow, open_parquet, plain_type
 from pairity.exceptions import InputError
 
 _PARTITION = 2**26  # bytes of a partition, at 8 per entry: 64 MB
@@ -75,11 +74,7 @@ def read_frame(
     dask, frames = import_module("dask"), import_module("dask.dataframe")
     table = ParquetColumns(paths)
     names = list(dict.fromkeys([qid, *(table if columns is None else columns)]))
-    unknown = next((name for name in names if name not in table), None)
-    if unknown is not None:
-        raise InputError(f"{table.files[0].path} has no column {show(unknown)}.")
-    if not table.n_rows:
-        raise InputError(f"{paths} has no rows. Pass a table with at least one row.")
+    table.require(names)
     groups = _row_groups(table)
     n_partitions = max(int(npartitions), -(-8 * table.n_rows * len(names) // _PARTITION))
     starts = _query_starts(dask, groups, qid, _candidates(groups, table.n_rows, n_partitions))
@@ -203,7 +198,7 @@ def _plain(table: Any) -> Any:
     """Categories as their values, and decimals as numbers, as on one machine."""
     pa, _ = import_arrow()
     for number, field in enumerate(table.schema):
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        kind = plain_type(field.type)
         kind = pa.float64() if pa.types.is_decimal(kind) else kind
         if kind != field.type:
             table = table.set_column(number, field.name, table.column(number).cast(kind))
