@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.columns import (
+    Attribute,
     Column,
     as_column,
     as_columns,
@@ -50,7 +52,11 @@ def encode_groups(sensitive_features: Any, n_rows: int) -> Encoded:
     """
     if sensitive_features is None:
         return np.zeros(n_rows, dtype=np.int32), ()
-    columns = as_columns(sensitive_features, "sensitive_features")
+    return encode_attributes(as_columns(sensitive_features, "sensitive_features"), n_rows)
+
+
+def encode_attributes(columns: Sequence[Attribute], n_rows: int) -> Encoded:
+    """Group codes and names from columns with their categories, see `encode_groups`."""
     if not columns:
         raise InputError("sensitive_features has no column. Pass at least one.")
     encoded = []
@@ -158,11 +164,8 @@ def _numerals(cuts: Array) -> list[str]:
     """Different texts for different numbers, with as few digits as that needs."""
     if all(cut.is_integer() and abs(cut) < _WHOLE for cut in cuts.tolist()):
         return [str(int(cut)) for cut in cuts]
-    for digits in range(6, 17):
-        texts = [f"{cut:.{digits}g}" for cut in cuts]
-        if len(set(texts)) == len(texts):
-            return texts
-    return [repr(cut) for cut in cuts.tolist()]
+    versions = ([f"{cut:.{digits}g}" for cut in cuts] for digits in range(6, 18))
+    return next(texts for texts in versions if len(set(texts)) == len(texts))
 
 
 def _label_names(labels: Any, cuts: Array) -> list[str]:
@@ -173,10 +176,7 @@ def _label_names(labels: Any, cuts: Array) -> list[str]:
             f"(cut at {', '.join(_numerals(cuts)) or 'nothing: all are tied'}). "
             "Pass one name per group, or fewer n_groups."
         )
-    if len(set(names)) < len(names):
-        raise InputError(
-            f"labels has {_duplicate(names)!r} twice. Pass a different name for every group."
-        )
+    _require_different(names, "labels")
     return names
 
 
@@ -276,16 +276,13 @@ def _group_name(value: Any, label: str) -> str:
         ) from error
 
 
-def _require_different(names: tuple[str, ...], label: str) -> None:
-    if len(set(names)) < len(names):
+def _require_different(names: Sequence[str], label: str) -> None:
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
         raise InputError(
-            f"{label} has different values that are both written {_duplicate(names)!r}. Give each "
-            "group a distinct name, as a string."
+            f"{label} has different values that are both written {repeated[0]!r}. Give each group "
+            "a distinct name, as a string."
         )
-
-
-def _duplicate(names: Sequence[str]) -> str:
-    return next(name for name in names if names.count(name) > 1)
 
 
 def _intersect(left: Encoded, right: Encoded) -> Encoded:

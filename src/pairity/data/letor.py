@@ -223,7 +223,7 @@ class _Table:
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The rows of one block, in arrays that the next block overwrites."""
+    """The rows of one block."""
 
     labels: Array
     qids: NDArray[np.int64]
@@ -238,54 +238,41 @@ class _Part:
     highest: int
 
 
-class _Workspace:
-    """Arrays for one block: a row has at least two bytes (``1⏎``), an entry four (`` 1:0``)."""
-
-    def __init__(self) -> None:
-        self._size = 0
-
-    def parse(self, block: bytes, bounds: tuple[int, int, bool]) -> _Part:
-        if len(block) > self._size:
-            self._make_room(len(block))
-        status, where, n_rows, n_entries, n_hard, *rest = kernels.parse_lines(
-            np.frombuffer(block, np.uint8), *bounds, self._labels, self._qids, self._ends,
-            self._indices, self._values, *self._hard,
-        )  # fmt: skip
-        for entry, begin, end in self._hard[:, :n_hard].T.tolist():
-            value = float(block[begin:end])
-            if not np.isfinite(value):
-                status = kernels.BAD_LABEL if entry < 0 else kernels.BAD_VALUE
-                where = begin if entry < 0 else block.rindex(b":", 0, begin)
-                break
-            if entry < 0:
-                self._labels[-1 - entry] = value
-            else:
-                self._values[entry] = value
-        rows = (self._labels[:n_rows], self._qids[:n_rows], self._ends[:n_rows])
-        entries = (self._indices[:n_entries], self._values[:n_entries])
-        return _Part(*rows, *entries, status, where, *rest)
-
-    def _make_room(self, size: int) -> None:
-        self._size = size
-        n_rows, n_entries = size // 2 + 1, size // 4 + 1
-        self._labels = np.empty(n_rows)
-        self._qids, self._ends = np.empty((2, n_rows), np.int64)
-        self._indices, self._values = np.empty(n_entries, np.int32), np.empty(n_entries)
-        self._hard = np.empty((3, n_rows + n_entries), np.int64)  # entry, begin and end
+def _parse(bounds: tuple[int, int, bool], block: bytes) -> _Part:
+    """Parse complete lines; a row has at least two bytes (``1⏎``), an entry four (`` 1:0``)."""
+    n_rows, n_entries = len(block) // 2 + 1, len(block) // 4 + 1
+    labels, values = np.empty(n_rows), np.empty(n_entries)
+    qids, ends = np.empty((2, n_rows), np.int64)
+    indices = np.empty(n_entries, np.int32)
+    hard = np.empty((3, n_rows + n_entries), np.int64)  # entry, begin and end
+    status, where, n_rows, n_entries, n_hard, *rest = kernels.parse_lines(
+        np.frombuffer(block, np.uint8), *bounds, labels, qids, ends, indices, values, *hard
+    )
+    for entry, begin, end in hard[:, :n_hard].T.tolist():
+        value = float(block[begin:end])
+        if not np.isfinite(value):
+            status = kernels.BAD_LABEL if entry < 0 else kernels.BAD_VALUE
+            where = begin if entry < 0 else block.rindex(b":", 0, begin)
+            break
+        if entry < 0:
+            labels[-1 - entry] = value
+        else:
+            values[entry] = value
+    rows, entries = slice(n_rows), slice(n_entries)
+    return _Part(
+        labels[rows], qids[rows], ends[rows], indices[entries], values[entries], status, where,
+        *rest,
+    )  # fmt: skip
 
 
 def _read_file(path: Path, table: _Table) -> Iterator[int]:
     """Add the rows of a file to the table; yield how many megabytes were read so far."""
-    spaces = [_Workspace() for _ in range(n_threads())]
     n_lines = 0
     with open_binary(path) as source:
         blocks = _blocks(source, path)
-        while batch := list(islice(blocks, len(spaces))):
-            tasks = [
-                partial(space.parse, block, table.bounds)
-                for space, block in zip(spaces, batch, strict=False)
-            ]
-            for part, block in zip(run_all(tasks), batch, strict=True):
+        while batch := list(islice(blocks, n_threads())):
+            parts = run_all([partial(_parse, table.bounds, block) for block in batch])
+            for part, block in zip(parts, batch, strict=True):
                 if table.has_qid is None and part.first_row >= 0:
                     table.has_qid = part.has_qid
                 if part.first_row >= 0 and part.has_qid != table.has_qid:

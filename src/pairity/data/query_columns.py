@@ -144,18 +144,17 @@ def _sorted_positions(ids: list[Any]) -> Sequence[int] | NDArray[np.intp]:
     positions = range(len(ids))
     if len(ids) > _MANY and _is_short_text(ids):
         return np.argsort(np.array(ids), kind="stable")
-    try:
+    with suppress(TypeError):
         return sorted(positions, key=ids.__getitem__)
-    except TypeError:
-        kinds = [type(value).__name__ for value in ids]
-    if len(set(kinds)) == 1:  # such as tuples of numbers and text
-        with suppress(Exception):
-            return sorted(positions, key=lambda position: str(ids[position]))
-        return positions
     order: list[int] = []
+    kinds = [type(value).__name__ for value in ids]
     for kind in sorted(set(kinds)):
         part = [position for position in positions if kinds[position] == kind]
-        order += [part[k] for k in _sorted_positions([ids[position] for position in part])]
+        for key in (ids.__getitem__, lambda position: str(ids[position])):
+            with suppress(Exception):  # such as tuples of numbers and text
+                part = sorted(part, key=key)
+                break
+        order += part
     return order
 
 

@@ -7,7 +7,6 @@ partition may start.
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from functools import partial
 from importlib import import_module
@@ -77,7 +76,9 @@ def read_frame(
     table.require(names)
     groups = _row_groups(table)
     n_partitions = max(int(npartitions), -(-8 * table.n_rows * len(names) // _PARTITION))
-    starts = _query_starts(dask, groups, qid, _candidates(groups, table.n_rows, n_partitions))
+    rows = _candidates(groups, table.n_rows, n_partitions)
+    known = dask.delayed(groups, traverse=False)  # sent to each worker once
+    starts = dask.compute(*(dask.delayed(_query_start)(known, qid, row) for row in rows))
     bounds = sorted({0, table.n_rows, *starts})
     return frames.from_map(
         partial(_read_rows, names),
@@ -107,26 +108,6 @@ def _candidates(groups: Sequence[RowGroup], n_rows: int, n_partitions: int) -> l
     return sorted(set(np.where(near, nearest, even).astype(int).tolist()) - {0})
 
 
-def _query_starts(dask: Any, groups: Sequence[RowGroup], qid: str, rows: list[int]) -> list[int]:
-    """The first row of the query that each of some rows belongs to."""
-    firsts = [group.first for group in groups]
-    open_rows: list[tuple[int, Any]] = [(row, None) for row in rows]
-    starts = []
-    while open_rows:
-        holding = [groups[bisect_right(firsts, row) - 1] for row, _ in open_rows]
-        tasks = [
-            dask.delayed(_start_of_run)(group, qid, row - group.first, expected)
-            for group, (row, expected) in zip(holding, open_rows, strict=True)
-        ]
-        results, open_rows = dask.compute(*tasks), []
-        for group, (start, query) in zip(holding, results, strict=True):
-            if start or not group.first:
-                starts.append(group.first + start)
-            else:  # the query may start in the row group before
-                open_rows.append((group.first - 1, (query,)))
-    return starts
-
-
 def _between(groups: Sequence[RowGroup], first: int, last: int) -> list[tuple[RowGroup, int, int]]:
     """The row groups of some rows, with the first and last of these rows in each."""
     return [
@@ -139,21 +120,22 @@ def _between(groups: Sequence[RowGroup], first: int, last: int) -> list[tuple[Ro
 # --- on a worker ---------------------------------------------------------------------------------
 
 
-def _start_of_run(
-    group: RowGroup, qid: str, row: int, expected: tuple[Any] | None
-) -> tuple[int, Any]:
-    """The row of the row group in which the query of a row starts, and the id of the query.
-
-    If that id is not the expected one, the expected query starts in the next row.
-    """
-    with _opened(group) as reader:
-        column = _plain(reader.read_row_group(group.number, columns=[qid])).column(qid)
-    query = column[row].as_py()
-    if expected is not None and query != expected[0]:
-        return row + 1, query
-    same = import_module("pyarrow.compute").equal(column.slice(0, row + 1), column[row])
-    others = np.flatnonzero(~same.fill_null(False).to_numpy())
-    return int(others[-1]) + 1 if len(others) else 0, query
+def _query_start(groups: Sequence[RowGroup], qid: str, row: int) -> int:
+    """The first row of the query that a row belongs to; it may be in an earlier row group."""
+    query = None
+    for group in reversed([group for group in groups if group.first <= row]):
+        with _opened(group) as reader:
+            column = _plain(reader.read_row_group(group.number, columns=[qid])).column(qid)
+        column = column.slice(0, row + 1 - group.first)
+        last = column[-1]
+        if query is not None and last.as_py() != query:
+            return group.first + len(column)
+        query = last.as_py()
+        same = import_module("pyarrow.compute").equal(column, last).fill_null(False)
+        others = np.flatnonzero(~same.to_numpy())
+        if len(others):
+            return group.first + int(others[-1]) + 1
+    return 0
 
 
 def _read_rows(names: list[str], parts: list[tuple[RowGroup, int, int]]) -> Any:

@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from pairity._utils.validation import show
-from pairity.data.columns import as_columns, object_array
-from pairity.data.groups import encode_groups
+from pairity.data.columns import Attribute, as_columns, object_array
+from pairity.data.groups import encode_attributes
 from pairity.data.queries import Queries
 from pairity.data.query_columns import encode_queries
 from pairity.exceptions import InputError
@@ -207,21 +207,12 @@ def common_groups(pieces: Sequence[list[Distinct]]) -> tuple[str, ...]:
     present = [columns for columns in pieces if columns]
     if not present:
         return ()
-    table: dict[str, Any] = {}
+    table = []
     for number, (name, _, categories) in enumerate(present[0]):
         values = [value for columns in present for value in columns[number][1]]
         same = all(columns[number][2] == categories for columns in present)
-        table[name or f"column {number}"] = _column(values, categories if same else None)
-    single = next(iter(table.values())) if len(table) == 1 else table
-    return encode_groups(single, sum(len(columns[0][1]) for columns in present))[1]
-
-
-def _column(values: list[Any], categories: list[Any] | None) -> Any:
-    if categories is None:
-        return object_array(values)
-    import pandas as pd
-
-    return pd.Series(pd.Categorical(values, categories=categories))
+        table.append(Attribute(name, object_array(values), categories if same else None))
+    return encode_attributes(table, sum(len(columns[0][1]) for columns in present))[1]
 
 
 # --- queries that are cut ------------------------------------------------------------------------
