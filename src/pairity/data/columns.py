@@ -7,9 +7,9 @@ once. `pairity.data.features` does the same for feature matrices.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any, NamedTuple, NoReturn
@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, NoReturn
 import narwhals as nw
 import numpy as np
 import scipy.sparse as sp
-from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from pairity._utils.typing import Array
@@ -110,13 +109,9 @@ def as_numbers(values: Any, name: str, n_rows: int | None = None) -> Array:
     if n_rows is not None:
         require_length(column, n_rows, name)
     numbers = to_floats(column, name)
-    bad = ~np.isfinite(numbers)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise InputError(
-            f"{name} has {int(bad.sum())} entries that are missing (NaN) or infinity, the first "
-            f"in row {row} ({show(column[row])}). Remove those rows or fill in a number."
-        )
+    fact = f"{name} has {{}} entries that are missing (NaN) or infinity"
+    remedy = "Remove those rows or fill in a number."
+    refuse_entries(~np.isfinite(numbers), fact, column, remedy)
     return numbers
 
 
@@ -176,21 +171,11 @@ def is_number(kind: type) -> bool:
 
 def wrap_table(values: Any, name: str) -> Any:
     """A narwhals table or series if the values are one, otherwise the values unchanged."""
-    try:
+    remedy = "Pass a NumPy array, or a pandas, polars or pyarrow table with different column names."
+    with explain_errors(f"{name} ({kind_of(values)}) cannot be read as a table", remedy):
         table = nw.from_native(_as_table(values), pass_through=True, allow_series=True)
         if isinstance(table, nw.DataFrame):
             _ = table.columns  # raises DuplicateError if names are not unique
-    except DuplicateError as error:
-        raise InputError(
-            f"{name} has columns of the same name. {' '.join(str(error).split())}. Rename them."
-        ) from error
-    except MemoryError:
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{name} ({kind_of(values)}) cannot be read as a table: {error} Pass a NumPy array, or "
-            "a pandas, polars or pyarrow table."
-        ) from error
     if isinstance(table, nw.LazyFrame):
         raise InputError(f"{name} is a lazy table ({kind_of(values)}). Pass {name}.collect().")
     return table
@@ -219,22 +204,16 @@ def _as_array(values: Any, name: str) -> Column:
         return plain_array(values, name)
     if sp.issparse(values):
         raise InputError(f"{name} is a sparse matrix. Pass a one-dimensional array.")
-    try:
+    remedy = "Pass a one-dimensional array, list or table column."
+    with explain_errors(f"{name} ({kind_of(values)}) cannot be read as a column", remedy):
         if hasattr(values, "__array__"):
             return plain_array(np.asarray(values), name)
         is_sequence = hasattr(values, "__len__") and hasattr(values, "__getitem__")
         if is_sequence and not isinstance(values, _NOT_A_SEQUENCE):
             return _from_list(list(values))
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError(
-            f"{name} ({type(values).__name__}) cannot be read as a column: {error}. Pass a "
-            "one-dimensional array, list or table column."
-        ) from error
     raise InputError(
-        f"{name} is {kind_of(values)}, but must be an ordered column with one entry per row. Pass "
-        "a one-dimensional array, list or table column."
+        f"{name} is {kind_of(values)}, but must be an ordered column with one entry per row. "
+        f"{remedy}"
     )
 
 
@@ -281,19 +260,13 @@ def series_values(series: nw.Series[Any], name: str) -> Column:
     """The values of a table's column: numbers without gaps as they are, the rest as objects."""
     dtype = series.dtype
     numeric = dtype.is_float() or dtype.is_integer() or dtype == nw.Boolean
-    try:
+    remedy = "Convert it to strings or numbers first."
+    with explain_errors(f"{name} has a column of {dtype} that cannot be read", remedy):
         if numeric and dtype not in (nw.Int128, nw.UInt128) and not series.is_null().any():
             array = series.to_numpy()
             if array.dtype.kind in NUMERIC:
                 return np.asarray(array)
         return object_array(series.to_list())
-    except (MemoryError, KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # polars panics on dates that Python cannot represent
-        raise InputError(
-            f"{name} has a column of {dtype} that cannot be read: {error}. Convert it to strings "
-            "or numbers first."
-        ) from error
 
 
 def _categories(series: Any) -> list[Any] | None:
@@ -324,6 +297,26 @@ def _is_missing(value: Any) -> bool:
         return bool(value != value)  # NaN and NaT do not equal themselves
     except Exception:  # a value that cannot be compared is present
         return False
+
+
+@contextmanager
+def explain_errors(fact: str, remedy: str) -> Iterator[None]:
+    """Report an error that the values of a caller cause as an `InputError`."""
+    try:
+        yield
+    except (InputError, MemoryError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # polars panics on dates that Python cannot represent
+        raise InputError(f"{fact} ({' '.join(str(error).split())}). {remedy}") from error
+
+
+def refuse_entries(bad: NDArray[np.bool_], fact: str, values: Any, remedy: str) -> None:
+    """Refuse a column if some entries are bad; the message counts them and shows the first."""
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{fact.format(int(bad.sum()))}, the first in row {row} ({show(values[row])}). {remedy}"
+        )
 
 
 def kind_of(value: Any) -> str:

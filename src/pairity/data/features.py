@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import narwhals as nw
 import numpy as np
@@ -14,6 +14,7 @@ from pairity._utils.validation import show
 from pairity.data.columns import (
     NUMERIC,
     Column,
+    explain_errors,
     kind_of,
     plain_array,
     raise_complex,
@@ -33,16 +34,14 @@ def as_features(X: Any) -> tuple[Features, tuple[str, ...] | None]:
     An array that is float64 already is not copied. Features in Parquet files stay there, and are
     checked when they are read.
     """
-    if isinstance(X, ParquetFeatures):
-        return cast(Any, X), X.names
     if sp.issparse(X):
         return _sparse_features(X), None
-    table = _read_features(X)
-    is_table = isinstance(table, nw.DataFrame)
-    names = _feature_names(table) if is_table else None
-    matrix = _table_features(table) if is_table else _dense_features(table)
-    require_finite(matrix, names)
-    return matrix, names
+    features, names = as_raw_features(X)
+    if not isinstance(features, ParquetFeatures):
+        is_array = isinstance(features, np.ndarray)
+        features = _dense_features(features) if is_array else _table_features(features)
+        require_finite(features, names)
+    return features, names
 
 
 def as_raw_features(X: Any) -> tuple[Any, tuple[str, ...] | None]:
@@ -140,8 +139,8 @@ def _feature_names(table: nw.DataFrame[Any]) -> tuple[str, ...] | None:
     return None if others else tuple(table.columns)
 
 
-def _table_features(table: nw.DataFrame[Any]) -> Array:
-    direct = True
+def _table_features(X: Any) -> Array:
+    table, direct = nw.from_native(X, eager_only=True), True
     for column, dtype in table.schema.items():
         if dtype in (nw.Object, nw.Unknown, nw.Decimal, nw.Int128, nw.UInt128):
             direct = False
@@ -172,17 +171,11 @@ def _dense_features(array: Column) -> Array:
 
 
 def _as_matrix(X: Any) -> Column:
-    try:
+    remedy = "Pass rows with one number per feature."
+    with explain_errors(f"X ({kind_of(X)}) cannot be read as a table", remedy):
         array = plain_array(X if isinstance(X, np.ndarray) else np.asarray(X), "X")
         if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
             array = np.asarray(X, dtype=object)  # NumPy turns numbers beside text into text
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:
-        raise InputError(
-            f"X ({kind_of(X)}) cannot be read as a table: {' '.join(str(error).split())} Pass rows "
-            "with one number per feature."
-        ) from error
     return array.astype(object) if array.dtype.kind in "UST" else array
 
 
@@ -192,14 +185,11 @@ def _sparse_features(X: Any) -> sp.csr_array:
     _require_not_empty(*X.shape)
     if X.dtype.kind == "c":
         raise_complex("X")
-    try:
+    remedy = "Pass numbers in a valid format."
+    with explain_errors("X is a sparse matrix that cannot be used", remedy):
         with np.errstate(over="ignore"):
             matrix = sp.csr_array(X, dtype=np.float64)
         matrix.check_format(full_check=True)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"X is a sparse matrix that cannot be used: {error}. Pass numbers in a valid format."
-        ) from error
     bad = ~np.isfinite(matrix.data)
     if bad.any():
         entry = int(np.argmax(bad))

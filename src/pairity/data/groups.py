@@ -21,8 +21,10 @@ from pairity.data.columns import (
     as_column,
     as_columns,
     as_numbers,
+    explain_errors,
     is_number,
     missing,
+    refuse_entries,
     require_length,
     to_floats,
 )
@@ -118,12 +120,8 @@ def quantile_groups(
         raise InputError(
             f"values has {len(numbers)} entries, none of which is a number. Pass some numbers."
         )
-    infinite = np.isinf(numbers)
-    if infinite.any():
-        raise InputError(
-            f"values has {int(infinite.sum())} infinite entries, the first in row "
-            f"{int(np.argmax(infinite))}. Remove them or mark them as missing."
-        )
+    remedy = "Remove them or mark them as missing."
+    refuse_entries(np.isinf(numbers), "values has {} infinite entries", numbers, remedy)
     ordered = np.sort(numbers[~absent])
     cuts = np.unique(ordered[[ceil(share * len(ordered)) - 1 for share in shares]])
     cuts = cuts[cuts < ordered[-1]]
@@ -218,17 +216,13 @@ def _factorize(
     kinds = set(map(type, entries))
     if bool in kinds and any(map(is_number, kinds - {bool})):  # True equals 1: write it as 1
         entries = [int(entry) if entry is True or entry is False else entry for entry in entries]
-    try:
+    fact = f"{label} holds values that cannot be hashed and compared, such as lists"
+    with explain_errors(fact, "Pass strings, whole numbers, booleans or categories."):
         distinct = set(entries)
         ordered = _sorted(distinct) if categories is None else categories
         values = [value for value in ordered if value in distinct]
         position = {value: number for number, value in enumerate(values)}
         return values, np.fromiter((position[v] for v in entries), np.intp, len(entries))
-    except Exception as error:
-        raise InputError(
-            f"{label} holds values that cannot be hashed and compared, such as lists ({error}). "
-            "Pass strings, whole numbers, booleans or categories."
-        ) from error
 
 
 def _sorted(values: set[Any]) -> list[Any]:
@@ -266,14 +260,10 @@ def _group_name(value: Any, label: str) -> str:
             f"{label} holds {show(value)}, which cannot name a group. Pass strings, whole numbers, "
             "booleans or categories."
         )
-    try:
+    fact = f"{label} holds {show(value)}, which cannot be written as a name"
+    with explain_errors(fact, "Pass the groups as strings."):
         short = isinstance(value, (float, np.floating)) and abs(float(value)) < _WHOLE
         return str(int(value)) if short and _is_whole(value) else str(value)
-    except Exception as error:
-        raise InputError(
-            f"{label} holds {show(value)}, which cannot be written as a name ({error}). Pass the "
-            "groups as strings."
-        ) from error
 
 
 def _require_different(names: Sequence[str], label: str) -> None:

@@ -18,7 +18,7 @@ from pairity._utils.files import as_list, megabytes_read, open_binary, read_line
 from pairity._utils.progress import Progress, Show
 from pairity._utils.threads import n_threads, run_all
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
+from pairity._utils.validation import require_count, show
 from pairity.data import letor_kernels as kernels
 from pairity.data.columns import object_array
 from pairity.data.features import Features
@@ -160,9 +160,7 @@ def read_letor_arrays(
     lowest = 0 if first_index == "auto" else int(first_index)
     highest = kernels.LARGEST_INDEX
     if n_features is not None:
-        if isinstance(n_features, bool) or not isinstance(n_features, int | np.integer):
-            raise InputError(f"n_features must be a whole number (got {show(n_features)}).")
-        if not 1 <= n_features <= kernels.LARGEST_INDEX:
+        if require_count(n_features, "n_features") > kernels.LARGEST_INDEX:
             raise InputError(f"n_features must be from 1 to 2^31 - 1 (got {n_features}).")
         highest = int(n_features) if first_index == "auto" else int(n_features) + lowest - 1
     if complete and (n_features is None or first_index == "auto"):

@@ -16,9 +16,11 @@ from pairity.data.columns import (
     Column,
     as_column,
     as_numbers,
+    explain_errors,
     is_number,
     missing,
     object_array,
+    refuse_entries,
     require_length,
 )
 from pairity.exceptions import InputError
@@ -111,29 +113,20 @@ def encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
         )
     column = as_column(qid, "qid")
     require_length(column, n_rows, "qid")
-    absent = missing(column)
-    if absent.any():
-        row = int(np.argmax(absent))
-        raise InputError(
-            f"qid is missing in {int(absent.sum())} rows, the first is row {row} "
-            f"({show(column[row])}). Pass a query id for every row."
-        )
+    remedy = "Pass a query id for every row."
+    refuse_entries(missing(column), "qid is missing in {} rows", column, remedy)
     if column.dtype.kind != "O":
         distinct, codes = np.unique(column, return_inverse=True)
         return codes.astype(np.int64), distinct
     values = column.tolist()
-    try:
+    fact = "qid holds values that cannot be hashed and compared, such as lists"
+    with explain_errors(fact, "Use numbers, strings or tuples."):
         ids = list(dict.fromkeys(values))
         codes = np.arange(n_rows)
         if len(ids) < n_rows:
             position = dict(zip(ids, range(len(ids)), strict=True))
             codes = np.fromiter(map(position.__getitem__, values), np.int64, n_rows)
         order = np.asarray(_sorted_positions(ids), dtype=np.int64)
-    except Exception as error:
-        raise InputError(
-            f"qid holds values that cannot be hashed and compared, such as lists ({error}). Use "
-            "numbers, strings or tuples."
-        ) from error
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     return rank[codes], object_array(ids)[order]
@@ -169,12 +162,8 @@ def read_weights(values: Any, name: str, n_rows: int) -> Array | None:
     if values is None:
         return None
     weights = as_numbers(values, name, n_rows)
-    if (weights < 0).any():
-        row = int(np.argmax(weights < 0))
-        raise InputError(
-            f"{name} has {int((weights < 0).sum())} negative entries, the first in row {row} "
-            f"({weights[row]:g}). Weights must be 0 or greater."
-        )
+    remedy = "Weights must be 0 or greater."
+    refuse_entries(weights < 0, f"{name} has {{}} negative entries", weights, remedy)
     if not weights.any():
         raise InputError(f"{name} is zero in all {n_rows} rows. Pass some positive weights.")
     positive = weights[weights > 0]

@@ -305,7 +305,7 @@ def _readable(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:  # pyarrow raises many kinds
+    except Exception as error:  # pyarrow raises many kinds, also for a lack of memory
         reason = str(error).partition("\n")[0] or type(error).__name__
         raise InputError(f"{path} is not a readable {kind} file: {reason[:300]}") from error
 

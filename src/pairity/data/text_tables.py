@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import re
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -171,25 +172,25 @@ def _csv_blocks(file: Path, delimiter: str, progress: Show) -> Generator[Any]:
             header = next(reader, [])
             yield header
             most = max(1, min(_BLOCK_ROWS, _BLOCK_CELLS // len(header)))
-            rows: list[list[str]] = []
-            for row in reader:
-                if len(row) == len(header):
-                    rows.append(row)
-                elif row:
-                    raise InputError(
-                        f"Line {reader.line_num} of {file} has {len(row)} entries, but the header "
-                        f"has {len(header)}. Is the delimiter {delimiter!r}?"
-                    )
-                if len(rows) == most:
-                    yield map(_Cells, zip(*rows, strict=True))
-                    rows = []
-                    shown.advance(megabytes_read(lines.source), "MB")
-            if rows:
-                yield map(_Cells, zip(*rows, strict=True))
+            rows = _rows(reader, len(header), f"of {file}", delimiter)
+            while block := list(islice(rows, most)):
+                yield map(_Cells, zip(*block, strict=True))
+                shown.advance(megabytes_read(lines.source), "MB")
     except csv.Error as error:
         raise InputError(f"Line {lines.number} of {file} cannot be read: {error}.") from error
     finally:
         csv.field_size_limit(limit)
+
+
+def _rows(reader: Any, width: int, place: str, delimiter: str) -> Iterator[list[str]]:
+    """Yield the rows that are not empty, which must have as many entries as the header."""
+    for row in filter(None, reader):
+        if len(row) != width:
+            raise InputError(
+                f"Line {reader.line_num} {place} has {len(row)} entries, but the header has "
+                f"{width}. Is the delimiter {delimiter!r}?"
+            )
+        yield row
 
 
 def _reading(file: Path, progress: Show) -> Progress:

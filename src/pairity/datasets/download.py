@@ -147,7 +147,12 @@ def find_data(
     folders = places(data_home)
     path = present(file, data_home)
     if path is not None:
-        _require_digest(path, _content(path), file)
+        wrong = _wrong_digest(_content(path), file)
+        if wrong:
+            raise InputError(
+                f"{path} is not the expected file: it {wrong}. Remove it, or replace it by the "
+                "original."
+            )
         return path
     path = (target or cache_folder()) / file.folder / file.name
     if file.url is None or not download:
@@ -179,24 +184,21 @@ def _content(path: Path) -> bytes:
         return source.read()
 
 
-def _require_digest(path: Path, content: bytes, file: DataFile) -> None:
+def _wrong_digest(content: bytes, file: DataFile) -> str:
+    """Return what is wrong with the uncompressed bytes of a file, or an empty text."""
     digest = hashlib.sha256(content).hexdigest()
-    if digest != file.sha256:
-        raise InputError(
-            f"{path} is not the expected file: its SHA-256 (uncompressed, {len(content):,} bytes) "
-            f"is {digest}, not {file.sha256}. Remove it, or replace it by the original."
-        )
+    if digest == file.sha256:
+        return ""
+    return f"has the SHA-256 {digest} (uncompressed, {len(content):,} bytes), not {file.sha256}"
 
 
 def _fetch(file: DataFile, url: str, target: Path, progress: Show) -> None:
     """Download a file; it is written only if its digest matches."""
     _log.info("downloading %s", url)
     content = _download(url, file.name, progress)
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != file.sha256:
-        raise OSError(
-            f"the download has the SHA-256 {digest} ({len(content):,} bytes), not {file.sha256}"
-        )
+    wrong = _wrong_digest(content, file)
+    if wrong:
+        raise OSError(f"the download {wrong}")
     target.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(target) as unfinished:
         unfinished.write(content)

@@ -20,15 +20,13 @@ from pairity.data.columns import Attribute, as_columns, object_array
 from pairity.data.groups import encode_attributes
 from pairity.data.queries import Queries
 from pairity.data.query_columns import encode_queries
+from pairity.data.sources import errors_about
 from pairity.exceptions import InputError
 
 _FEATURES = ("n_features", "feature_names")
 _SHARED = ("n_items", "n_queries", "n_pairs", "n_missing", *_FEATURES)  # of Queries and Summary
 _MOST_DISTINCT = 10_000  # combinations of sensitive features per partition; groups are far fewer
 _MOST_COUNTED = 100_000  # cut queries whose lost pairs are counted: more would fill the client
-
-# The distinct values of one column of sensitive features: its name, values and categories.
-Distinct = tuple[str, list[Any], list[Any] | None]
 
 
 def repartition_by_query(frame: Any, qid: str, *, npartitions: int | None = None) -> Any:
@@ -97,16 +95,16 @@ class Piece:
     Attributes
     ----------
     queries : Queries, with the groups of the partition; None if the partition is empty
-    distinct : list of Distinct, which has each combination of sensitive features once
+    distinct : list of Attribute, which has each combination of sensitive features once
     """
 
     queries: Queries | None
-    distinct: list[Distinct]
+    distinct: list[Attribute]
 
 
 def read_piece(number: int, raw: bool, columns: dict[str, Any]) -> Piece:
     """Read a partition; errors name it."""
-    try:
+    with errors_about(f"partition {number}"):
         columns = dict(columns)
         if not len(columns["y"]):
             return Piece(None, [])
@@ -116,11 +114,9 @@ def read_piece(number: int, raw: bool, columns: dict[str, Any]) -> Piece:
             queries = queries.with_scores(scores)
         groups = columns.get("sensitive_features")
         return Piece(queries, [] if groups is None else _distinct(groups))
-    except InputError as error:
-        raise type(error)(f"In partition {number}: {error}") from error
 
 
-def _distinct(sensitive_features: Any) -> list[Distinct]:
+def _distinct(sensitive_features: Any) -> list[Attribute]:
     """The combinations of sensitive features that occur, by column."""
     columns = as_columns(sensitive_features, "sensitive_features")
     rows = dict.fromkeys(zip(*(column.tolist() for _, column, _ in columns), strict=True))
@@ -130,7 +126,7 @@ def _distinct(sensitive_features: Any) -> list[Distinct]:
             "columns, or fewer values."
         )
     by_column = zip(columns, zip(*rows, strict=True), strict=True)
-    return [(name, list(values), categories) for (name, _, categories), values in by_column]
+    return [column._replace(column=object_array(list(values))) for column, values in by_column]
 
 
 def validated(piece: Piece) -> Piece:
@@ -202,17 +198,17 @@ def require_alike(summaries: Sequence[Summary | None]) -> None:
             )
 
 
-def common_groups(pieces: Sequence[list[Distinct]]) -> tuple[str, ...]:
+def common_groups(pieces: Sequence[list[Attribute]]) -> tuple[str, ...]:
     """The names of all groups, in the order that one table of all rows would have."""
     present = [columns for columns in pieces if columns]
     if not present:
         return ()
     table = []
-    for number, (name, _, categories) in enumerate(present[0]):
-        values = [value for columns in present for value in columns[number][1]]
-        same = all(columns[number][2] == categories for columns in present)
-        table.append(Attribute(name, object_array(values), categories if same else None))
-    return encode_attributes(table, sum(len(columns[0][1]) for columns in present))[1]
+    for first, *others in zip(*present, strict=True):
+        values = np.concatenate([first.column, *(other.column for other in others)])
+        same = all(other.categories == first.categories for other in others)
+        table.append(Attribute(first.name, values, first.categories if same else None))
+    return encode_attributes(table, len(table[0].column))[1]
 
 
 # --- queries that are cut ------------------------------------------------------------------------

@@ -76,6 +76,8 @@ class DaskQueries(Cache):
     n_queries: int = field(init=False)
     n_pairs: int = field(init=False)  # preference pairs, whatever their weight
     n_missing: int = field(init=False)  # items whose group is missing
+    n_features: int = field(init=False)
+    feature_names: tuple[str, ...] | None = field(init=False)
 
     distributed: ClassVar[bool] = True
 
@@ -128,21 +130,13 @@ class DaskQueries(Cache):
     def __post_init__(self) -> None:
         for name in ("n_items", "n_queries", "n_pairs", "n_missing"):
             setattr(self, name, sum(getattr(summary, name) for summary in self.summaries))
+        first = self.summaries[0]
+        self.n_features, self.feature_names = first.n_features, first.feature_names
 
     @property
     def n_groups(self) -> int:
         """Number of groups, K."""
         return len(self.groups)
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return self.summaries[0].n_features
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the features."""
-        return self.summaries[0].feature_names
 
     # --- what the outer loop asks for ------------------------------------------------------------
 
@@ -157,25 +151,22 @@ class DaskQueries(Cache):
 
     def each(self, function: Callable[..., Any], *columns: Any) -> list[Any]:
         """The results of a function for the queries of each worker, which stay there."""
+        import cloudpickle
+
         with while_connected(self.client):
-            return self._submit(function, columns)
+            if len(cloudpickle.dumps(function)) > _LARGE:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # Dask warns of its size
+                    function = self.client.submit(_identity, function, pure=False)
+            return [
+                self.client.submit(_call, function, share, *values, pure=False)
+                for share, *values in zip(self.shares, *columns, strict=True)
+            ]
 
     def gather(self, function: Callable[..., Any], *columns: Any) -> list[Any]:
         """The results of a function for the queries of each worker, on the client."""
         with while_connected(self.client):
-            return list(self.client.gather(self._submit(function, columns)))
-
-    def _submit(self, function: Callable[..., Any], columns: Sequence[Any]) -> list[Any]:
-        import cloudpickle
-
-        if len(cloudpickle.dumps(function)) > _LARGE:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # Dask warns of its size
-                function = self.client.submit(_identity, function, pure=False)
-        return [
-            self.client.submit(_call, function, share, *values, pure=False)
-            for share, *values in zip(self.shares, *columns, strict=True)
-        ]
+            return list(self.client.gather(self.each(function, *columns)))
 
     # --- subsets and other versions --------------------------------------------------------------
 
@@ -197,7 +188,7 @@ class DaskQueries(Cache):
         """
         drawn = np.packbits(draw_queries(self.n_queries, fraction, random_state))
         with while_connected(self.client):
-            ids = self._submit(partitions.ids_of, ())
+            ids = self.each(partitions.ids_of)
             masks = self.client.submit(partitions.chosen_ids, drawn, ids, pure=False).result()
         name = drawn.tobytes().hex()
         rest = self._take([~mask for mask in masks], f"without {name}")
