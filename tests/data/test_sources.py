@@ -72,8 +72,11 @@ def test_sizes_that_are_refused(sizes, message):
         ({"group": [3, 2, 2]}, "by qid a query starts in row 2, by group it does not"),
         ({"group": [2, 2, 1, 2]}, "by group a query starts in row 4, by qid it does not"),
         ({"group": [1, 4, 2]}, "by group a query starts in row 1, by qid it does not"),
-        ({"qid": ["b", "a", "b", "a", "a", "c", "c"]}, "query 'b' returns in row 2 .* Sort the"),
-        ({"qid": ["b", "b", "a", "a", "a", "b", "b"]}, "must be contiguous.*'b' returns in row 5"),
+        ({"qid": ["b", "a", "b", "a", "a", "c", "c"]}, "query 'b' continues in row 2 .* Sort"),
+        (
+            {"qid": ["b", "b", "a", "a", "a", "b", "b"]},
+            "contiguous, .*'b' continues in row 5",
+        ),
     ],
 )
 def test_sizes_and_ids_that_disagree(changed, message):

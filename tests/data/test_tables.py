@@ -53,7 +53,7 @@ def test_kinds_of_columns(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"", "has no header: line 1 is empty"),
+        ("a.csv", b"", "has no header in line 1"),
         ("a.csv", b"x,y\n", "has no rows"),
         ("a.csv", b"x,x\n1,2\n", "2 columns named 'x'"),
         ("a.csv", b"x,\n1,2\n", "a column without a name"),

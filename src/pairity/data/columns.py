@@ -326,6 +326,4 @@ def kind_of(value: Any) -> str:
 
 def raise_complex(name: str) -> NoReturn:
     """Refuse complex numbers."""
-    raise InputError(
-        f"Complex data not supported: {name} holds complex numbers. Pass real numbers."
-    )
+    raise InputError(f"Complex data not supported: {name} has complex numbers. Pass real numbers.")

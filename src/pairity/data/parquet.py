@@ -27,7 +27,7 @@ from pairity.data.parquet_features import (
     to_column,
 )
 from pairity.data.queries import Queries
-from pairity.data.query_columns import encode_queries
+from pairity.data.query_columns import encode_queries, query_runs
 from pairity.exceptions import InputError, NotNumbersError
 
 
@@ -109,10 +109,12 @@ def read_parquet(
         return read_queries(client, paths, {"X": chosen, **named})
     starts, ids = _runs(table, qid)
     numbers, query_ids = encode_queries(ids, len(ids))
+    query = np.repeat(numbers, np.diff([*starts, table.n_rows]))
+    query_runs(query, query_ids, f"Sort the rows by {show(qid)}, over all files, and write them.")
     queries = Queries.from_arrays(
         table.features(chosen) if chosen else None,
         table[y],
-        qid=np.repeat(numbers, np.diff([*starts, table.n_rows])),
+        qid=query,
         sensitive_features=table.read(groups) or None,
         sample_weight=None if sample_weight is None else table[sample_weight],
         query_weight=None if query_weight is None else table[query_weight],
@@ -133,9 +135,7 @@ class ParquetColumns(Mapping[str, Column]):
         self.schema, self.path = self.schemas[0], self.files[0].path
         repeated = [name for name, count in Counter(self.schema.names).items() if count > 1]
         if repeated:
-            raise InputError(
-                f"{self.path} has two columns named {show(repeated[0])}. Rename one of them."
-            )
+            raise InputError(f"{self.path} has two columns {show(repeated[0])}. Rename one.")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.schema.names)
@@ -213,12 +213,7 @@ class ParquetColumns(Mapping[str, Column]):
                 f"{path} lacks {len(lacking)} columns that {self.path} has, such as "
                 f"{show(lacking[0])}. Pass files with the same columns."
             )
-        close = get_close_matches(lacking[0], schema.names, 1)
-        meant = f" Did you mean {show(close[0])}?" if close else ""
-        raise InputError(
-            f"{path} has no column {show(lacking[0])}.{meant} The columns are "
-            f"{list_names(schema.names)}."
-        )
+        raise InputError(f"{path} has no column {unknown_name(lacking[0], schema.names)}")
 
 
 def _features(table: ParquetColumns, roles: list[str], features: Any) -> list[str]:
@@ -228,9 +223,7 @@ def _features(table: ParquetColumns, roles: list[str], features: Any) -> list[st
     if features is not None and not callable(features):
         both = [name for name in features if name in roles]
         if both:
-            raise InputError(
-                f"{show(both[0])} is named as a feature and in another role. Name it once."
-            )
+            raise InputError(f"{show(both[0])} is named as a feature and as another role.")
         return list(features)
     others = [name for name in table if name not in roles]
     chosen = others if features is None else list(filter(features, others))
@@ -260,6 +253,13 @@ def _family(kind: Any) -> str:
     return "text" if is_text(kind) else str(plain_type(kind))
 
 
+def unknown_name(name: str, names: Sequence[str], option: str = "") -> str:
+    """Return the part of a message that shows an unknown name, a similar one, and all names."""
+    close = get_close_matches(name, names, 1)
+    meant = f" Did you mean {show(close[0])}?" if close else ""
+    return f"{show(name)}{option}.{meant} The columns are {list_names(names)}."
+
+
 def list_names(names: Sequence[str]) -> str:
     """Return the first eight names for a message, and the number of the others."""
     shown = ", ".join(show(name) for name in names[:8])
@@ -278,21 +278,11 @@ def _runs(table: ParquetColumns, name: str) -> tuple[list[int], list[Any]]:
         absent = np.asarray(compute.is_null(column, nan_is_null=True))
         if absent.any():
             row = begin + int(absent.argmax())
-            raise InputError(
-                f"The query {show(name)} is missing in row {row}. Every row needs a query id."
-            )
+            raise InputError(f"{show(name)} is missing in row {row}. Every row needs a query id.")
         changes = np.asarray(compute.not_equal(column[1:], column[:-1]))
         first = np.r_[0, np.flatnonzero(changes) + 1]
         values = column.take(pa.array(first)).to_pylist()
         again = bool(ids) and values[0] == ids[-1]  # the query continues from the row group before
         starts += (first[again:] + begin).tolist()
         ids += values[again:]
-    if len(set(ids)) < len(ids):
-        first_run = {query: run for run, query in reversed(list(enumerate(ids)))}
-        run = next(run for run, query in enumerate(ids) if first_run[query] != run)
-        raise InputError(
-            f"The query {show(ids[run])} continues in row {starts[run]} after rows of other "
-            f"queries. Rows of a query must be contiguous: sort the table by {show(name)}, over "
-            "all files, before it is written."
-        )
     return starts, ids

@@ -26,6 +26,7 @@ from pairity.data.layout import Layout, lay_out
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.query_columns import (
     encode_queries,
+    query_runs,
     read_group_sizes,
     read_labels,
     read_query_weights,
@@ -373,13 +374,8 @@ class Queries(Cache, Mapping[str, Any]):
         return self._rows(rows), rows
 
     def _in_row_order(self) -> Queries:
-        starts = np.r_[0, np.flatnonzero(np.diff(self.query)) + 1]
-        if len(starts) > self.n_queries:
-            raise InputError(
-                f"The rows of {self.n_queries} queries form {len(starts)} runs in a table that is "
-                "read from files, so some query is not contiguous. Sort the table by query before "
-                "writing it."
-            )
+        remedy = "Sort the table by query before it is written to files."
+        starts = query_runs(self.query, self.query_ids, remedy)
         order = self.query[starts]
         return replace(
             self,

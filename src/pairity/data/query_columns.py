@@ -33,9 +33,7 @@ _LEAST_WEIGHT, _LARGEST_WEIGHT = 1e-100, 1e100  # products of three weights stay
 def read_labels(y: Any, n_rows: int | None) -> Array:
     """One finite number per row; different labels must stay different as float64."""
     if y is None:
-        raise InputError(
-            "A ranking requires y to be passed, but the target y is None. Pass one label per row."
-        )
+        raise InputError("This requires y to be passed, but the target y is None. Pass labels.")
     if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] == 1:
         from sklearn.exceptions import DataConversionWarning
 
@@ -80,15 +78,7 @@ def read_group_sizes(group: Any, qid: Any, n_rows: int) -> Any:
         return numbers
     query, ids = encode_queries(qid, n_rows)
     starts = np.cumsum(sizes) - sizes
-    runs = np.r_[0, np.flatnonzero(np.diff(query)) + 1]  # where another id starts
-    _, first = np.unique(query[runs], return_index=True)
-    if len(first) < len(runs):
-        row = int(np.delete(runs, first)[0])
-        raise InputError(
-            f"The rows of a query must be contiguous for group, but the query "
-            f"{show(ids[query[row]])} returns in row {row} after rows of other queries. Sort the "
-            "rows by query, or pass only qid."
-        )
+    runs = query_runs(query, ids, "Sort the rows by query, or pass only qid.")
     differs = np.setxor1d(starts, runs)
     if len(differs):
         row = int(differs[0])
@@ -98,6 +88,19 @@ def read_group_sizes(group: Any, qid: Any, n_rows: int) -> Any:
             "does not. Pass only one of the two."
         )
     return qid
+
+
+def query_runs(query: NDArray[np.int64], ids: Column, remedy: str) -> Any:
+    """The rows in which queries start; a query whose rows are not contiguous is refused."""
+    runs = np.r_[0, np.flatnonzero(np.diff(query)) + 1]
+    _, first = np.unique(query[runs], return_index=True)
+    if len(first) < len(runs):
+        row = int(np.delete(runs, first)[0])
+        raise InputError(
+            f"The rows of a query must be contiguous, but the query {show(ids[query[row]])} "
+            f"continues in row {row} after rows of other queries. {remedy}"
+        )
+    return runs
 
 
 def _is_size(value: Any) -> bool:

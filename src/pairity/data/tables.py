@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from pairity._utils.extras import import_extra
 from pairity._utils.files import open_binary, require_file
 from pairity._utils.progress import Show
 from pairity.data.columns import Column
-from pairity.data.parquet import ParquetColumns, list_names
+from pairity.data.parquet import ParquetColumns, list_names, unknown_name
 from pairity.data.parquet_features import is_set_of_files, to_column
 from pairity.data.text_tables import MOST_COLUMNS, read_text, require_names
 from pairity.exceptions import InputError
@@ -102,9 +101,8 @@ class Table:
                 f"{option} is missing. Pass the name of the {role} column.{offer} {self._names}"
             )
         if name not in self.columns:
-            close = get_close_matches(name, self.columns, 1)
-            meant = f" Did you mean {shlex.quote(close[0])}?" if close else ""
-            raise InputError(f"{self.path} has no column {name!r} ({option}).{meant} {self._names}")
+            unknown = unknown_name(name, list(self.columns), f" ({option})")
+            raise InputError(f"{self.path} has no column {unknown}")
         return name
 
     def features(
@@ -181,10 +179,7 @@ def read_table(
     and Arrow require pyarrow. The columns of a LETOR file are named label, qid, and after the
     numbers of its features.
     """
-    if kind in (None, "parquet") and is_set_of_files(path):
-        return _read_parquet(path, stream)
-    file = require_file(path)
-    kind = kind or _kind(file)
+    kind, file = _find_kind(path, kind), Path(path)
     if kind not in set(KINDS.values()):
         known = ", ".join(dict.fromkeys(KINDS.values()))
         raise InputError(f"The format {kind!r} is unknown. Choose one of {known}.")
@@ -200,7 +195,7 @@ def read_table(
     if kind == "letor":
         return _read_letor(file, progress)
     if kind == "parquet":
-        return _read_parquet(file, stream)
+        return _read_parquet(path, stream)
     if kind in _DELIMITERS:
         columns = read_text(file, delimiter or _DELIMITERS[kind], progress)
     else:
@@ -212,22 +207,25 @@ def read_table(
 
 def is_parquet(path: str | os.PathLike[str], kind: str | None = None) -> bool:
     """Whether `read_table` would read Parquet files."""
+    return _find_kind(path, kind) == "parquet"
+
+
+def _find_kind(path: str | os.PathLike[str], kind: str | None) -> str:
+    """Return the format in which `read_table` reads; several files are always Parquet."""
     if kind in (None, "parquet") and is_set_of_files(path):
-        return True
-    return (kind or _kind(require_file(path))) == "parquet"
-
-
-def _kind(file: Path) -> str:
+        return "parquet"
+    file = require_file(path)
+    if kind is not None:
+        return kind
     endings = [ending.lower() for ending in file.suffixes]
     if endings and endings[-1] == ".gz":
         endings.pop()
-    kind = KINDS.get(endings[-1]) if endings else None
-    if kind is None:
+    if not endings or endings[-1] not in KINDS:
         raise InputError(
             f"The name of {file} does not determine its format.{_looks_like(file)} Rename it to "
             f"end in {', '.join(KINDS)}, or pass --input-format."
         )
-    return kind
+    return KINDS[endings[-1]]
 
 
 def _looks_like(file: Path) -> str:

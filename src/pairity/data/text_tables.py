@@ -70,9 +70,7 @@ def require_names(header: Sequence[str], file: Path | str) -> None:
             "Check that rows and columns are not transposed."
         )
     if not header:
-        raise InputError(
-            f"{file} has no header: line 1 is empty. Write the names of the columns there."
-        )
+        raise InputError(f"{file} has no header in line 1. Write the names of the columns there.")
     if not all(name.strip() for name in header):
         raise InputError(f"{file} has a column without a name. Name every column in line 1.")
     name, count = Counter(header).most_common(1)[0]

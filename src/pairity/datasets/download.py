@@ -108,9 +108,7 @@ def places(data_home: Home) -> list[Path]:
         return [cache]
     folder = Path(home).expanduser()
     if data_home is not None and not folder.is_dir():
-        raise InputError(
-            f"data_home is {folder}, which is not a folder. Pass an existing folder, or omit it."
-        )
+        raise InputError(f"data_home {folder} is not a folder. Pass a folder, or omit it.")
     return [folder, cache]
 
 

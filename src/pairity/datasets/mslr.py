@@ -117,9 +117,7 @@ class MslrChoices:
         require_choice("transform", self.transform, ("yadav", "log", None))
         require_choice("scale_by", self.scale_by, ("train", "all"))
         if isinstance(self.protected, bool) or self.protected not in range(1, N_FEATURES + 1):
-            raise InputError(
-                f"protected must be from 1 to {N_FEATURES} (got {show(self.protected)})."
-            )
+            raise InputError(f"protected must be from 1 to 136 (got {show(self.protected)}).")
 
 
 _PAPER = MslrChoices()
@@ -216,9 +214,7 @@ def load_mslr(
         n_pages = np.bincount(query, grade >= choices.of_grade, len(ids))
         kept &= (n_pages >= choices.at_least)[query]
     if not kept.any():
-        raise InputError(
-            f"None of the {len(cut)} queries meets the conditions. Relax them, or read other parts."
-        )
+        raise InputError(f"None of the {len(cut)} queries meets the choices. Relax them.")
     if not kept.all():
         X, grade, qid = X[kept], grade[kept], qid[kept]
     groups = quantile_groups(X[:, choices.protected - 1], choices.groups)

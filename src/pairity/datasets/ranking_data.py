@@ -64,9 +64,7 @@ class RankingData:
         """Return the training queries, which are outside of a fold, and its test queries."""
         test = self._in(which)
         if test.all():
-            raise InputError(
-                f"All queries are in the fold {show(which)}, so none is left for training."
-            )
+            raise InputError(f"All queries are in fold {show(which)}; none is left for training.")
         return self.queries(label).take(~test), self.queries(label).take(test)
 
     def _in(self, which: Any) -> NDArray[np.bool_]:

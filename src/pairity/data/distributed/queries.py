@@ -95,9 +95,7 @@ class DaskQueries(Cache):
         import dask
 
         if isinstance(columns.get("query_weight"), Mapping):
-            raise InputError(
-                "query_weight is a mapping. With Dask collections, pass it as a column."
-            )
+            raise InputError("query_weight is a mapping. Pass a column with Dask collections.")
         if columns.get("group") is not None:
             raise InputError("group is not supported with Dask collections. Pass qid as a column.")
         with while_connected(client):
