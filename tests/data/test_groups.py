@@ -290,7 +290,7 @@ def test_quantiles_by_the_callers_names():
         ([1, 2], {"n_groups": 10**9}, ["n_groups", "1000000000"]),
         ([1, 2], {"labels": ["one"]}, ["labels", "1 names", "2 groups", "cut at 1"]),
         ([1, 1], {"labels": ["low", "high"]}, ["labels", "2 names", "1 groups", "tied"]),
-        ([1, 2], {"labels": ["x", "x"]}, ["labels", "'x' twice"]),
+        ([1, 2], {"labels": ["x", "x"]}, ["labels", "both written 'x'"]),
         ([1, 2], {"labels": "ab"}, ["labels", "str"]),
         ([1, 2], {"labels": {"a", "b"}}, ["labels", "set"]),
         ([], {}, ["values", "0 entries"]),

@@ -316,7 +316,7 @@ def test_incomplete_rows_can_be_refused(write):
         ("1 qid:1\n0 qid:1", {}, "no features"),
         (TEXT, dict(n_features=2), "'3:1e1' is above 2"),
         ("1 qid:1 0:1 2:1", dict(first_index="auto", n_features=2), "n_features=2"),
-        (TEXT, dict(n_features=0), r"must be from 1 to .*\(got 0\)"),
+        (TEXT, dict(n_features=0), r"a whole number, 1 or greater \(got 0\)"),
         (TEXT, dict(n_features=2.5), "whole number"),
         (TEXT, dict(first_index=2), r"first_index must be .*\(got 2\)"),
         ("1 qid:1 2147483647:1", {}, "sparse=True"),

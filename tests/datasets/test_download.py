@@ -187,7 +187,7 @@ def test_a_file_on_disk_with_a_wrong_digest(cache, tmp_path):
     path.parent.mkdir()
     for content in (CONTENT + b"\n", b""):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=f"{path} is not the expected file.*{FILE.sha256}"):
+        with pytest.raises(InputError, match=f"{path} has the SHA-256 .*{FILE.sha256}"):
             read_data(FILE, tmp_path)
     path.with_suffix(".csv.gz").write_bytes(gzip.compress(CONTENT)[:50])
     with pytest.raises(InputError, match="cannot be read"):

@@ -67,12 +67,9 @@ def as_columns(values: Any, name: str) -> list[Attribute]:
     """One or several columns, each with its name (empty if it has none)."""
     table = wrap_table(values, name)
     if isinstance(table, nw.DataFrame):
-        return [
-            Attribute(str(series.name), series_values(series, name), _categories(series))
-            for series in table.iter_columns()
-        ]
+        return [_entry(series.name, series, name) for series in table.iter_columns()]
     if isinstance(table, nw.Series):
-        return [Attribute("", series_values(table, name), _categories(table))]
+        return [_entry("", table, name)]
     if isinstance(values, Mapping) and not sp.issparse(values):
         return [_entry(key, column, f"{name}[{show(key)}]") for key, column in values.items()]
     columns = [values]
@@ -137,13 +134,9 @@ def to_floats(column: Column, name: str) -> Array:
                 f"in row {row}. Convert it first: this argument must be free of strings and other "
                 "objects, one number per row."
             )
-        try:
+        fact = f"{name} holds {show(column[row])} in row {row}, which does not fit a float64"
+        with explain_errors(fact, "Pass numbers below 1e308."):
             numbers[row] = float(column[row])
-        except Exception as error:
-            raise InputError(
-                f"{name} holds {show(column[row])} in row {row}, which does not fit a float64. "
-                "Pass numbers below 1e308."
-            ) from error
     return numbers
 
 
@@ -171,7 +164,7 @@ def is_number(kind: type) -> bool:
 
 def wrap_table(values: Any, name: str) -> Any:
     """A narwhals table or series if the values are one, otherwise the values unchanged."""
-    remedy = "Pass a NumPy array, or a pandas, polars or pyarrow table with different column names."
+    remedy = "Rename equal columns, or pass a NumPy array, or a pandas, polars or pyarrow table."
     with explain_errors(f"{name} ({kind_of(values)}) cannot be read as a table", remedy):
         table = nw.from_native(_as_table(values), pass_through=True, allow_series=True)
         if isinstance(table, nw.DataFrame):

@@ -113,17 +113,12 @@ def _read_features(X: Any) -> Any:
     array = _as_matrix(X)
     if array.dtype.kind == "c":
         raise_complex("X")
-    if array.ndim == 0:
-        raise InputError(
-            f"X is {kind_of(X)}, not a table (expected 2D array). Pass a matrix or table with one "
-            "row per item and one column per feature."
-        )
     if array.size == 0 and array.ndim <= 2:
-        _require_not_empty(array.shape[0], array.shape[1] if array.ndim == 2 else 0)
+        _require_not_empty(len(array), array.shape[1] if array.ndim == 2 else 0)
     if array.ndim != 2:
         raise InputError(
-            f"Expected 2D array for X, got {array.ndim}D with shape {array.shape}. Reshape your "
-            "data to one row per item and one column per feature."
+            f"Expected 2D array for X, got {kind_of(X)} with shape {array.shape} ({array.ndim}D). "
+            "Reshape your data to one row per item and one column per feature."
         )
     return array
 

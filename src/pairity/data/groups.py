@@ -268,8 +268,8 @@ def _require_different(names: Sequence[str], label: str) -> None:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(
-            f"{label} has different values that are both written {repeated[0]!r}. Give each group "
-            "a distinct name, as a string."
+            f"{label} has two values that are both written {repeated[0]!r}. Give each group a "
+            "distinct name, as a string."
         )
 
 

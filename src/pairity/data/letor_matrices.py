@@ -31,11 +31,6 @@ class _Chunks:
         self._chunks: list[NDArray[Any]] = []
         self._used: list[int] = []
 
-    @property
-    def width(self) -> int:
-        """The number of columns of the last chunk, 0 if there is none."""
-        return int(self._chunks[-1].shape[1]) if self._chunks else 0
-
     def reserve(self, n_rows: int, *shape: int) -> NDArray[Any]:
         """Return room for further rows of some shape, filled with zeros."""
         full = not self._chunks or len(self._chunks[-1]) - self._used[-1] < n_rows
@@ -68,13 +63,13 @@ class DenseMatrix:
     """A dense matrix whose first feature has the index `lowest`."""
 
     def __init__(self, lowest: int) -> None:
-        self._lowest = lowest
+        self._lowest, self._width = lowest, 1
         self._rows = _Chunks(np.float64)
         self._n_cells = self._n_entries = 0
 
     def add(self, part: Any) -> None:
         """Add the rows of a block."""
-        width = max(part.highest - self._lowest + 1, 1, self._rows.width)
+        self._width = width = max(part.highest - self._lowest + 1, self._width)
         n_rows = len(part.ends)
         self._n_entries += len(part.values)
         self._require_filled(n_rows * width)

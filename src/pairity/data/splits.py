@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pairity._utils.validation import is_real, show
-from pairity.data.columns import Column
+from pairity.data.columns import Column, explain_errors
 from pairity.exceptions import InputError
 
 
@@ -24,13 +24,9 @@ def draw_queries(
     from sklearn.utils import check_random_state
 
     size = share_size(n_queries, fraction)
-    try:
+    remedy = "Pass a whole number of at least 0, a numpy.random.RandomState, or None."
+    with explain_errors(f"random_state is {show(random_state)}", remedy):
         shuffled = check_random_state(random_state).permutation(n_queries)
-    except ValueError as error:
-        raise InputError(
-            f"random_state is {show(random_state)}. Pass a whole number of at least 0, a "
-            "numpy.random.RandomState, or None."
-        ) from error
     drawn = np.zeros(n_queries, dtype=bool)
     drawn[shuffled[(turn * size + np.arange(size)) % n_queries]] = True
     return drawn
@@ -65,15 +61,12 @@ def draw_in_turn(
 def as_mask(queries: ArrayLike, n_queries: int) -> NDArray[np.bool_]:
     """A choice of queries, by number or as a mask, as one boolean per query."""
     mask = np.zeros(n_queries, dtype=bool)
-    try:
+    fact = f"The choice {show(queries)} is not among the {n_queries} queries"
+    remedy = f"Pass whole numbers from 0 to {n_queries - 1}, or a mask of {n_queries} booleans."
+    with explain_errors(fact, remedy):
         numbers = np.asarray(queries)
         if numbers.size:
             mask[numbers] = True
-    except (IndexError, TypeError, ValueError) as error:
-        raise InputError(
-            f"The choice {show(queries)} is not among the {n_queries} queries. Pass whole numbers "
-            f"from 0 to {n_queries - 1}, or a mask of {n_queries} booleans."
-        ) from error
     n_chosen = np.count_nonzero(mask)
     if not n_chosen:
         raise InputError(f"None of the {n_queries} queries is chosen. Choose at least one.")

@@ -97,9 +97,7 @@ class Table:
         if name is None:
             likely = self.likely(role)
             offer = f" Did you mean {option} {shlex.quote(likely)}?" if likely else ""
-            raise InputError(
-                f"{option} is missing. Pass the name of the {role} column.{offer} {self._names}"
-            )
+            raise InputError(f"{option} is missing. Name the {role} column.{offer} {self._names}")
         if name not in self.columns:
             unknown = unknown_name(name, list(self.columns), f" ({option})")
             raise InputError(f"{self.path} has no column {unknown}")

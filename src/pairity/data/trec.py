@@ -107,7 +107,7 @@ def read_trec(
             f"{run} and {qrels} have no topic in common: the run has {show(next(iter(scored)))}, "
             f"the qrels have {show(next(iter(judged)))}. Check that they belong to the same task."
         )
-    topics, documents, labels, scores = [], [], [], []
+    rows = []
     n_unjudged = n_not_retrieved = 0
     for topic in both:
         run_scores, topic_labels = scored[topic], judged[topic]
@@ -119,15 +119,14 @@ def read_trec(
                 continue
             if not_retrieved == "leave-out" and document not in run_scores:
                 continue
-            topics.append(topic)
-            documents.append(document)
-            scores.append(run_scores.get(document, last))
-            labels.append(topic_labels.get(document, 0.0))
-    if not documents:
+            numbers = run_scores.get(document, last), topic_labels.get(document, 0.0)
+            rows.append((topic, document, *numbers))
+    if not rows:
         raise InputError(
             f"No document of {run} is judged in {qrels}, so nothing is left to audit. Pass "
             "unjudged='irrelevant'."
         )
+    topics, documents, scores, labels = map(list, zip(*rows, strict=True))
     columns = {str(path): _group_column(path, documents) for path in as_list(groups)}
     queries = Queries.from_arrays(
         None, labels, qid=object_array(topics),

@@ -144,7 +144,5 @@ def find_data_set(name: str) -> DataSet:
     if name not in CATALOGUE:
         close = get_close_matches(name.lower(), CATALOGUE, 1, 0.4)
         meant = f" Did you mean {close[0]}?" if close else ""
-        raise InputError(
-            f"The data set {name!r} is unknown.{meant} Choose from {', '.join(CATALOGUE)}."
-        )
+        raise InputError(f"{name!r} is not a data set.{meant} Choose from {', '.join(CATALOGUE)}.")
     return CATALOGUE[name]

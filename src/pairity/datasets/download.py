@@ -147,10 +147,7 @@ def find_data(
     if path is not None:
         wrong = _wrong_digest(_content(path), file)
         if wrong:
-            raise InputError(
-                f"{path} is not the expected file: it {wrong}. Remove it, or replace it by the "
-                "original."
-            )
+            raise InputError(f"{path} {wrong}. Remove it, or replace it by the original.")
         return path
     path = (target or cache_folder()) / file.folder / file.name
     if file.url is None or not download:

@@ -233,9 +233,7 @@ def load_mslr(
     )
 
 
-def _rows_of(
-    cut: dict[int, str], parts: Sequence[str], qid: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _rows_of(cut: dict[int, str], parts: Sequence[str], qid: Any) -> NDArray[np.bool_]:
     """Return which rows belong to some parts."""
     return np.isin(qid, [query for query, part in cut.items() if part in parts])
 
@@ -257,13 +255,10 @@ def _unpacked(version: str, fold: int, wanted: tuple[str, ...], data_home: Home)
     folder = _fold_folder(version, fold, data_home)
     files = {}
     for part in wanted:
-        candidates = [folder / f"{part}.txt", folder / f"{part}.txt.gz"]
-        path = next(filter(Path.is_file, candidates), None)
-        if path is None:
-            raise InputError(
-                f"{candidates[0]} does not exist, nor with .gz. Unpack the complete data set."
-            )
-        files[part] = path
+        plain = folder / f"{part}.txt"
+        files[part] = plain if plain.is_file() else folder / f"{part}.txt.gz"
+        if not files[part].is_file():
+            raise InputError(f"{plain} does not exist, nor with .gz. Unpack the whole data set.")
     return files
 
 
