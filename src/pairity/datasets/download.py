@@ -91,8 +91,7 @@ def cache_folder() -> Path:
     True
     """
     if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA", "")
-        base = Path(local) if local else Path.home() / "AppData" / "Local"
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
         return base / "pairity" / "Cache"
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches" / "pairity"

@@ -179,9 +179,7 @@ def _opened(group: RowGroup) -> Any:
 def _plain(table: Any) -> Any:
     """Categories as their values, and decimals as numbers, as on one machine."""
     pa, _ = import_arrow()
-    for number, field in enumerate(table.schema):
-        kind = plain_type(field.type)
-        kind = pa.float64() if pa.types.is_decimal(kind) else kind
-        if kind != field.type:
-            table = table.set_column(number, field.name, table.column(number).cast(kind))
-    return table
+    kinds = [plain_type(field.type) for field in table.schema]
+    kinds = [pa.float64() if pa.types.is_decimal(kind) else kind for kind in kinds]
+    fields = zip(table.column_names, kinds, strict=True)
+    return table.cast(pa.schema(fields, metadata=table.schema.metadata))
