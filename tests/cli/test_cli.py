@@ -198,7 +198,7 @@ def test_auditing(jobs, capsys):
         (["--label", "hired"], r"pairity audit \S+ --label hired --query search --group gender "),
         ([*ROLES], r"--score \(.*\) is missing.*The columns of .*: search, name, x0"),
         ([*ROLES], r"a column's name for each COLUMN \(score\):\n  pairity audit .*--score COLUMN"),
-        (["--label", "hird", "--query", "search"], "no column 'hird'.*Did you mean hired?"),
+        (["--label", "hird", "--query", "search"], "no column 'hird'.*Did you mean 'hired'?"),
         ([*ROLES, "--score", "name"], "scores"),
     ],
 )

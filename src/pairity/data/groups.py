@@ -117,7 +117,7 @@ def quantile_groups(
     numbers = to_floats(as_column(values, "values"), "values")
     absent = np.isnan(numbers)
     if absent.all():
-        raise InputError(f"values has {len(numbers)} entries, but no number. Pass some numbers.")
+        raise InputError(f"values has {len(numbers)} entries, none a number. Pass some numbers.")
     remedy = "Remove them or mark them as missing."
     refuse_entries(np.isinf(numbers), "values has {} infinite entries", numbers, remedy)
     ordered = np.sort(numbers[~absent])
