@@ -386,7 +386,7 @@ def test_invalid_input_is_refused():
         collect(test, {})
     with pytest.raises(InputError, match="no ranker 'best'"):
         collect(test, {"plain": plain.predict(test.X)}, after="best")
-    with pytest.raises(InputError, match="items has 3 names"):
+    with pytest.raises(InputError, match="items has 3 entries"):
         collect(test, {"plain": plain.predict(test.X)}, items=list("abc"), n_resamples=0)
     with pytest.raises(InputError, match="scores of 'plain'"):
         collect(test, {"plain": Scored(["a"] * test.n_items)})

@@ -295,9 +295,8 @@ def audit(
             draws = resampled_weights(weight[weight > 0], n_resamples, settings.random_state)
             measured = measure(queries, settings, draws)
         n_queries, n_items, n_missing, n_pairs, *group_sizes = measured.sizes.tolist()
-        statistics = estimate_all(
-            measured.layout, settings.constraints, queries.groups, measured.sums
-        )
+        layout, sums = measured.layout, measured.sums
+        statistics = estimate_all(layout, settings.constraints, queries.groups, sums)
         return Audit(
             name=str(name),
             groups=queries.groups,

@@ -47,10 +47,8 @@ def compare(
         raise InputError(
             f"The audits are of {counts} queries. Pass one or more audits of the same queries."
         )
-    keys: dict[str, tuple[str, str | None]] = {
-        f"violation: {name}": ("violation", name) for name in first.violation
-    }
-    keys |= {"AUC": ("auc", None), f"NDCG@{max(first.k)}": (f"ndcg@{max(first.k)}", None)}
+    keys = {f"violation: {name}": ("violation", name) for name in first.violation}
+    keys |= {"AUC": ("auc", ""), f"NDCG@{max(first.k)}": (f"ndcg@{max(first.k)}", "")}
     rows: dict[str, Sequence[Estimate]] = {
         title: [audit.estimate(measure, constraint=name) for audit in audits.values()]
         for title, (measure, name) in keys.items()

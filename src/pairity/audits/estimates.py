@@ -165,14 +165,9 @@ class Support:
 
 
 def _estimate(measure: str, counts: Array, **names: str | None) -> Estimate:
-    n_queries, n_items, n_pairs = counts
-    return Estimate(
-        measure,
-        n_queries=int(n_queries),
-        n_items=int(n_items),
-        n_pairs=None if np.isnan(n_pairs) else int(n_pairs),
-        **names,  # type: ignore[arg-type]
-    )
+    sizes = [None if np.isnan(count) else int(count) for count in counts]
+    named = dict(zip(("n_queries", "n_items", "n_pairs"), sizes, strict=True))
+    return Estimate(measure, **named, **names)  # type: ignore[arg-type]
 
 
 # --- means of measures, and violations -----------------------------------------------------------

@@ -96,9 +96,8 @@ def _run(words: list[str]) -> int:
     if not words:
         parser.print_help(sys.stderr)
         return 2
-    args, unknown = parser.parse_known_args(
-        words, argparse.Namespace(command=shlex.join(["pairity", *words]), quiet=False)
-    )
+    defaults = argparse.Namespace(command=shlex.join(["pairity", *words]), quiet=False)
+    args, unknown = parser.parse_known_args(words, defaults)
     if unknown:
         options = re.findall(r"--[a-z][a-z-]+", args.parser.format_help())
         close = get_close_matches(unknown[0], options, 1)

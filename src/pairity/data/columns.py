@@ -7,7 +7,7 @@ once. `pairity.data.features` does the same for feature matrices.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sized
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 from decimal import Decimal
@@ -140,7 +140,7 @@ def to_floats(column: Column, name: str) -> Array:
     return numbers
 
 
-def require_length(column: Column, n_rows: int, name: str) -> None:
+def require_length(column: Sized, n_rows: int, name: str) -> None:
     """Refuse a column whose length differs from the number of rows."""
     if len(column) != n_rows:
         raise InputError(

@@ -147,20 +147,19 @@ def collect(
         result = (audits or {}).get(name) or audit(
             queries, ranker.scores, constraints=constraints, name=name, **chosen.sampling
         )
-        candidates.append(
-            Candidate(
-                name=name,
-                method=ranker.method or name,
-                needs_group=ranker.needs_group,
-                changes=() if name == before else observer.changes(ranker.scores),
-                weights=None if ranker.weights is None else _table(ranker.weights),
-                positions=_table(position_shares(queries, ranker.scores)),
-                histogram=observer.histogram(ranker.scores),
-                note=ranker.note,
-                **rankings[name],
-                **_audited(result, label),
-            )
+        candidate = Candidate(
+            name=name,
+            method=ranker.method or name,
+            needs_group=ranker.needs_group,
+            changes=() if name == before else observer.changes(ranker.scores),
+            weights=None if ranker.weights is None else _table(ranker.weights),
+            positions=_table(position_shares(queries, ranker.scores)),
+            histogram=observer.histogram(ranker.scores),
+            note=ranker.note,
+            **rankings[name],
+            **_audited(result, label),
         )
+        candidates.append(candidate)
     return _evidence(
         chosen,
         candidates=(*candidates, *_frontier_candidates(frontier, label, names)),
@@ -300,9 +299,8 @@ def collect_audits(
                 f"The audits {first.name!r} and {result.name!r} are of different queries or "
                 "groups. Audit all rankers on the same held-out queries."
             )
-    label = constraint or (
-        "inter" if "inter" in first.violation else next(iter(first.violation), "")
-    )
+    measured = first.violation
+    label = constraint or ("inter" if "inter" in measured else next(iter(measured), ""))
     if any(label not in result.violation for result in results):
         raise InputError(
             f"The violation {label!r} is not in every audit. Audit with the same constraints."
@@ -333,18 +331,17 @@ def _evidence(options: Options, **facts: Any) -> Evidence:
         if (estimate.measure, estimate.constraint) == ("gap", facts["constraint"])
         and not np.isnan(estimate.value)
     ]
-    return add_caveats(
-        Evidence(
-            title=options.title,
-            tolerance=options.tolerance,
-            confidence=float(options.confidence),
-            n_resamples=int(options.n_resamples),
-            attributes=tuple(map(str, options.attributes)),
-            provenance=tuple((str(key), str(text)) for key, text in options.provenance.items()),
-            gap=groups_of_largest_gap(gaps),
-            **facts,
-        )
+    evidence = Evidence(
+        title=options.title,
+        tolerance=options.tolerance,
+        confidence=float(options.confidence),
+        n_resamples=int(options.n_resamples),
+        attributes=tuple(map(str, options.attributes)),
+        provenance=tuple((str(key), str(text)) for key, text in options.provenance.items()),
+        gap=groups_of_largest_gap(gaps),
+        **facts,
     )
+    return add_caveats(evidence)
 
 
 def _compared(options: Options, names: list[str]) -> tuple[str, str]:

@@ -20,8 +20,8 @@ from pairity.audits.estimates import (
     sum_parts,
 )
 from pairity.constraints import Constraint, Contrasts, PairwiseConstraint
+from pairity.data.columns import require_length
 from pairity.data.queries import Queries
-from pairity.exceptions import InputError
 from pairity.metrics.positions import Positions, ratio, sums
 from pairity.pairs.cells import cell_counts, cell_sums
 from pairity.reports.evidence import Change, Item, ShownQuery
@@ -154,11 +154,8 @@ def list_queries(
 ) -> list[tuple[ShownQuery, list[int]]]:  # fmt: skip
     """The queries that are shown, with the items that some ranker has among its first, and rows."""
     queries = observer.queries
-    if items is not None and len(items) != queries.n_items:
-        raise InputError(
-            f"items has {len(items)} names, but there are {queries.n_items} items. Pass one name "
-            "per item."
-        )
+    if items is not None:
+        require_length(items, queries.n_items, "items")
     gaps = observer.gaps(observer.first)
     listed = []
     for index, query in enumerate(shown):
