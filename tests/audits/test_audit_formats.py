@@ -170,5 +170,5 @@ def test_frame_without_any_library(monkeypatch):
 
 
 def test_frame_of_another_library():
-    with pytest.raises(InputError, match=r"pandas, polars, pyarrow \(got 'dask'\)"):
+    with pytest.raises(InputError, match=r"'pandas', 'polars', 'pyarrow' \(got 'dask'\)"):
         golden().to_frame("dask")
