@@ -18,7 +18,7 @@ from pairity._utils.files import as_list, megabytes_read, open_binary, read_line
 from pairity._utils.progress import Progress, Show
 from pairity._utils.threads import n_threads, run_all
 from pairity._utils.typing import Array
-from pairity._utils.validation import require_count, show
+from pairity._utils.validation import require_choice, require_count, show
 from pairity.data import letor_kernels as kernels
 from pairity.data.columns import object_array
 from pairity.data.features import Features
@@ -155,8 +155,7 @@ def read_letor_arrays(
     -------
     LetorArrays
     """
-    if first_index not in (0, 1, "auto"):
-        raise InputError(f"first_index must be 1, 0 or 'auto' (got {show(first_index)}).")
+    require_choice("first_index", first_index, (1, 0, "auto"))
     lowest = 0 if first_index == "auto" else int(first_index)
     highest = kernels.LARGEST_INDEX
     if n_features is not None:

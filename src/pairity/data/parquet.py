@@ -196,11 +196,11 @@ class ParquetColumns(Mapping[str, Column]):
             self._require_columns(file.path, schema, names)
             _require_numbers(file.path, schema, numbers)
             for name in names:
-                content, expected = (_family(s.field(name).type) for s in (schema, self.schema))
-                if content != expected:
+                kind, expected = schema.field(name).type, self.schema.field(name).type
+                if kind != expected and _family(kind) != _family(expected):
                     raise InputError(
-                        f"The column {show(name)} of {file.path} holds {content}, but {expected} "
-                        "in earlier files. Write it with the same type in all files."
+                        f"The column {show(name)} of {file.path} holds {_family(kind)}, but "
+                        f"{_family(expected)} in earlier files. Write the same type in all files."
                     )
 
     def _require_columns(self, path: str, schema: Any, names: Sequence[str]) -> None:

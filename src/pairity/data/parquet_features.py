@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -316,23 +316,25 @@ def import_arrow() -> tuple[Any, Any]:
     return pa, parquet
 
 
+@cache
 def is_numeric(kind: Any) -> bool:
     """Whether a column of this Arrow type can be a feature."""
-    types = import_arrow()[0].types
+    types, kind = import_arrow()[0].types, plain_type(kind)
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
-    return any(is_kind(plain_type(kind)) for is_kind in numbers)
+    return any(is_kind(kind) for is_kind in numbers)
 
 
+@cache
 def is_text(kind: Any) -> bool:
     """Whether a column of this Arrow type holds text, or categories that are text."""
-    types = import_arrow()[0].types
+    types, kind = import_arrow()[0].types, plain_type(kind)
     texts = (types.is_string, types.is_large_string, types.is_string_view)
-    return any(is_kind(plain_type(kind)) for is_kind in texts)
+    return any(is_kind(kind) for is_kind in texts)
 
 
 def plain_type(kind: Any) -> Any:
     """Return the type of the values, for an Arrow type of categories; else the type itself."""
-    return kind.value_type if import_arrow()[0].types.is_dictionary(kind) else kind
+    return kind.value_type if hasattr(kind, "index_type") else kind
 
 
 def to_numbers(column: Any) -> NDArray[Any]:
