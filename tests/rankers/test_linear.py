@@ -174,10 +174,26 @@ def test_the_response_is_the_derivative_of_the_fit(margin):
     up = clone(ranker).fit_pairs(queries, table + step * change, previous=model)
     down = clone(ranker).fit_pairs(queries, table - step * change, previous=model)
     expected = queries.X @ (up.coef_ - down.coef_) / (2 * step)
-    (actual,) = model.response(queries, table, change[None])
+    directions, coefficients = model.response(queries, table)
+    actual = np.tensordot(change, coefficients[0], axes=2) @ directions
     inside = expected - np.bincount(queries.query, expected)[queries.query] / 25
     actual = actual - np.bincount(queries.query, actual)[queries.query] / 25
     np.testing.assert_allclose(actual, inside, atol=0.05 * np.abs(inside).max())
+
+
+def test_the_response_to_mirrored_pairs_is_the_derivative_of_the_fit():
+    queries, tables = data(200), np.stack([some_table(), 0.3 * some_table().T])
+    model = LinearRanker(**TIGHT).fit_pairs(queries, tables)
+    change = np.random.default_rng(1).normal(size=(2, 3, 3))
+    step = 1e-4
+    up, down = (
+        LinearRanker(**TIGHT).fit_pairs(queries, tables + sign * step * change, previous=model)
+        for sign in (1.0, -1.0)
+    )
+    expected = queries.X @ (up.coef_ - down.coef_) / (2 * step)
+    directions, coefficients = model.response(queries, tables)
+    actual = np.tensordot(change, coefficients, axes=3) @ directions
+    np.testing.assert_allclose(actual, expected, atol=0.01 * np.abs(expected).max())
 
 
 def test_says_when_it_has_not_converged():

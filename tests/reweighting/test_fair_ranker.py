@@ -22,6 +22,7 @@ from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.algorithm import Outcome
+from pairity.reweighting.weights import REVERSAL, START
 from support.fit_cases import FRAME, HELD, NAMES, THREE, TWO, MinimalRanker, fit, make
 
 CONSTRAINTS = ["statistical", "inter", "intra", "marginal"]
@@ -358,7 +359,7 @@ def test_a_share_of_the_queries_is_held_out(share):
     assert train.n_queries + held.n_queries == 12
     assert held.n_queries == round(12 * float(share))
     assert_measured_on(model, StatisticalParity(), held)
-    weights = model.pair_weights_.table
+    weights = model.pair_weights_.tables
     again = LinearRanker(tol=1e-11).fit_pairs(train, weights)
     np.testing.assert_allclose(model.ranker_.coef_, again.coef_, rtol=1e-6)
 
@@ -469,7 +470,11 @@ def test_the_best_round_is_kept(constraint, eta):
         (HARD, {"max_rounds": 2, "solver": PlainStep(eta=0.1)}, Outcome.ROUNDS_EXHAUSTED),
         (one_feature(), {"max_rounds": 200}, Outcome.UNREACHABLE),
         (HARD, {"max_rounds": 200}, Outcome.UNREACHABLE),
-        (one_feature(), {"max_rounds": 200, "solver": PlainStep(eta=1.0)}, Outcome.UNREACHABLE),
+        (
+            one_feature(),
+            {"max_rounds": 200, "solver": PlainStep(eta=1.0), "weighting": "paper"},
+            Outcome.UNREACHABLE,
+        ),
     ],
     ids=["one round", "small steps", "one feature", "tolerance 0", "lambda runs away"],
 )
@@ -499,7 +504,9 @@ def test_a_missed_target_is_reported(data, parameters, outcome):
 def test_weights_follow_from_lambda(constraint):
     model = fit(THREE, constraint)
     lambda_ = model.lambda_ if model.lambda_.ndim == 2 else np.tile(model.lambda_[:, None], 3)
-    np.testing.assert_allclose(model.pair_weights_.table, 2 / (1 + np.exp(-lambda_)))
+    np.testing.assert_allclose(model.pair_weights_.table, np.exp(lambda_))
+    reversed_ = REVERSAL * np.maximum(np.exp(-lambda_ - START) - 1.0, 0.0)
+    np.testing.assert_allclose(model.pair_weights_.mirrored, reversed_)
     assert model.pair_weights_.groups == model.groups_ == ("group 1", "group 2", "group 3")
 
 
@@ -552,8 +559,8 @@ class HalfHearted:
     def start(self, *_):
         return 2
 
-    def step(self, lambda_, violation, state, *_):
-        return (lambda_ - np.nan_to_num(violation), state - 1) if state else (None, state)
+    def step(self, lambda_, delta, state, *_, **__):
+        return (lambda_ - np.nan_to_num(delta), state - 1) if state else (None, state)
 
 
 def test_a_user_defined_solver():

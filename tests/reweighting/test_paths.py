@@ -8,13 +8,12 @@ import pytest
 from sklearn.base import BaseEstimator
 
 from pairity import FairRanker, InputError, LinearRanker, Queries
-from pairity.constraints import as_constraint, largest_gap, spread
+from pairity.constraints import as_constraint, largest_gap
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import ConstraintError, MissingExtraError, TrainingError
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.paths import Path, lambda_path, tolerance_path
 from pairity.reweighting.problem import Problem
-from pairity.reweighting.weights import weight_table
 
 mpl.use("Agg")
 
@@ -56,8 +55,9 @@ def test_the_shape_of_the_papers_second_figure(fitted):
 
 def test_warm_starts_lead_where_cold_ones_do(fitted):
     path = fitted.path(**TRAIN, values=[0.5, 2.0, 1.5], keep_models=True)
+    weigher = Problem(TRAIN, LinearRanker(), as_constraint(fitted.constraint)).weigher
     for point in path.points:
-        cold = LinearRanker().fit_pairs(TRAIN, weight_table(spread(point.x * fitted.lambda_)))
+        cold = LinearRanker().fit_pairs(TRAIN, weigher.table(point.x * fitted.lambda_))
         np.testing.assert_allclose(point.model.coef_, cold.coef_, atol=1e-5)
 
 
@@ -179,7 +179,7 @@ def test_all_tolerances_use_the_same_trainings():
     plain = LinearRanker().fit(TRAIN.X, TRAIN.y, qid=TRAIN["qid"]).coef_
     fair = FairRanker(constraint="statistical", tolerance=0.005).fit(**TRAIN).ranker_.coef_
     lambda_ = np.array([[0.0, -0.6], [0.6, 0.0]])
-    problem = Problem(TRAIN, Stepwise(plain, fair), as_constraint("statistical"))
+    problem = Problem(TRAIN, Stepwise(plain, fair), as_constraint("statistical"), weighting="paper")
     path = tolerance_path(problem, lambda_, [0.1, 0.05, 0.01])
     assert len({point.x for point in path.points}) == 1
     assert 0.9 < path[0].x < 1

@@ -68,17 +68,37 @@ def test_as_array():
 
 
 def test_dict_and_json():
-    assert weights().to_dict() == {"f": {"f": 1.0, "m": 1.25}, "m": {"f": 0.5, "m": 1.0}}
+    zero = {"f": {"f": 0.0, "m": 0.0}, "m": {"f": 0.0, "m": 0.0}}
+    observed = {"f": {"f": 1.0, "m": 1.25}, "m": {"f": 0.5, "m": 1.0}}
+    assert weights().to_dict() == {"observed": observed, "mirrored": zero}
     assert json.loads(weights().to_json()) == weights().to_dict()
-    assert type(weights().to_dict()["f"]["m"]) is float
+    assert type(weights().to_dict()["observed"]["f"]["m"]) is float
+    assert PairWeights.from_dict({"observed": observed}).to_dict() == weights().to_dict()
 
 
-def test_saturated_cells_are_those_near_zero_or_two():
-    assert weights().saturated() == []
-    table = [[1.0, 1.99, 1.989], [0.01, 0.011, 0.0], [2.0, 1.5, 1.0]]
-    assert PairWeights(table, ("a", "b", "c")).saturated() == [
-        ("a", "b"), ("b", "a"), ("b", "c"), ("c", "a")
-    ]  # fmt: skip
+def test_two_tables():
+    both = PairWeights(np.array(TABLE), ("f", "m"), [[0.0, 0.0], [0.75, 0.0]])
+    assert PairWeights.from_json(both.to_json()).to_dict() == both.to_dict()
+    assert both.tables.tolist() == [TABLE, [[0.0, 0.0], [0.75, 0.0]]]
+    assert PairWeights.of(both.tables, both.groups).to_dict() == both.to_dict()
+    assert weights().tables.tolist() == TABLE  # without mirrored pairs there is one table
+    assert both.reversed() == [("m", "f")]  # 0.75 > 0.5
+    assert weights().reversed() == []
+    assert str(both).splitlines()[-1].split() == ["m", "0.500", "/", "0.750", "1.000"]
+    assert repr(both).endswith("mirrored=[[0.0, 0.0], [0.75, 0.0]])")
+    with pytest.raises(ValueError, match="read-only"):
+        both.mirrored[0, 1] = 9.0
+    with pytest.raises(InputError, match=r"shape \(3, 3\).*2 groups"):
+        PairWeights(TABLE, ("f", "m"), np.zeros((3, 3)))
+
+
+def test_extreme_cells_count_a_hundred_times_as_much_as_other_pairs_or_as_little():
+    assert weights().extreme() == []
+    table = [[1.0, 101.0, 99.0], [0.011, 0.009, 0.0], [2.0, 1.5, 1.0]]
+    mirrored = np.zeros((3, 3))
+    mirrored[1, 2] = 0.5
+    extreme = PairWeights(table, ("a", "b", "c"), mirrored).extreme()
+    assert extreme == [("a", "b"), ("b", "b")]
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
@@ -90,6 +110,7 @@ def test_frame(backend):
         "preferred": ["f", "f", "m", "m"],
         "other": ["f", "m", "f", "m"],
         "weight": [1.0, 1.25, 0.5, 1.0],
+        "mirrored_weight": [0.0, 0.0, 0.0, 0.0],
     }
 
 

@@ -438,9 +438,13 @@ class FollowsNothing(Small):
 
 
 class ForetellsTheOpposite(Small):
-    def response(self, queries, table, changes):
-        moved = [self._at(queries, table - 0.1 * change) for change in changes]
-        return (np.array(moved) - self._at(queries, table)) / 0.1
+    def response(self, queries, table):
+        k = queries.n_groups
+        cells = np.eye(k * k).reshape(-1, k, k)
+        moved = [self._at(queries, table - 0.1 * cell) for cell in cells]
+        directions = (np.array(moved) - self._at(queries, table)) / 0.1
+        observed = np.eye(k * k).reshape(k, k, -1)
+        return directions, np.stack([observed, np.zeros_like(observed)])
 
     def _at(self, queries, table):
         return type(self)(self.alpha).fit_pairs(queries, table).predict(queries.X)

@@ -6,7 +6,7 @@ import multiprocessing
 import sys
 import threading
 import time
-from threading import Lock, Timer
+from threading import RLock, Timer
 from typing import Any, Literal, Self
 
 from pairity.exceptions import InputError
@@ -36,7 +36,7 @@ class Progress:
         self._timer = Timer(PATIENCE, self._show) if wanted else None
         self._total, self._description = total, description
         self._done, self._note = 0, ""
-        self._lock = Lock()
+        self._lock = RLock()  # Ctrl-C may come while this thread holds it
         self._shown = False
         self._bar: Any = None
         self._last_line = -float("inf")

@@ -224,9 +224,12 @@ class Queries(Cache, Mapping[str, Any]):
     def pad(self, table: ArrayLike, *, fill: float = 1.0) -> Array:
         """A K × K table with one more row and column if some group is missing.
 
-        A table that has them already is returned unchanged.
+        A table that has them already is returned unchanged. Of two tables, the second contains
+        the weights of mirrored pairs (`pairity.pairs.logistic`) and is filled with 0.
         """
         table = np.asarray(table, dtype=np.float64)
+        if table.ndim == 3:
+            return np.stack([self.pad(table[0], fill=fill), self.pad(table[1], fill=0.0)])
         if table.shape == (self.n_codes, self.n_codes):
             return np.require(table, np.float64, ["C", "W"])
         padded = np.full((self.n_codes, self.n_codes), fill)

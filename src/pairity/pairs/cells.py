@@ -222,6 +222,13 @@ def _auc_totals(queries: Queries, scores: Array) -> Array:
     return totals_over_queries(sums, counts, queries.weight_of_query, "query")
 
 
+def pairs_by_cell(queries: Queries) -> Array:
+    """The weight of the preference pairs of known groups in each cell."""
+    known = slice(queries.n_groups)
+    counts = cell_counts(queries)[:, known, known]
+    return np.asarray(np.tensordot(queries.weight_of_query, counts, axes=1))
+
+
 def total_weight(queries: Queries, table: ArrayLike) -> float:
     """The total weight of all preference pairs under a weight table."""
     return float(queries.total(partial(_weight_under, table)))

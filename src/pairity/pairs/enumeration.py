@@ -13,6 +13,8 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.cells import total_weight
 
+NO_WEIGHT = "The pair weights add up to 0. Pass a table with at least one positive weight."
+
 
 def iter_pairs(
     queries: Queries, *, block: int = 1_000_000
@@ -39,33 +41,52 @@ def iter_pairs(
 
 
 def n_weighted_pairs(queries: Queries, table: ArrayLike) -> int:
-    """The number of preference pairs with a positive weight under a weight table."""
+    """The number of pairs with a positive weight, in each order if there are two tables."""
     return round(total_weight(_positive_weights(queries), queries.pad(table) > 0))
+
+
+def relative_weights(queries: Queries, table: ArrayLike) -> Array:
+    """The padded weights divided by the mean total weight of the pairs that have any.
+
+    A tool's penalties then do not depend on the scale of W.
+    """
+    padded = queries.pad(table)
+    total = total_weight(queries, padded)
+    if not total > 0.0:
+        raise InputError(NO_WEIGHT)
+    combined = padded if padded.ndim == 2 else padded.sum(axis=0)
+    return np.asarray(padded * (n_weighted_pairs(queries, combined) / total))
 
 
 def iter_weighted_pairs(
     queries: Queries, table: ArrayLike, *, block: int = 1_000_000
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
-    """Yield the preference pairs of positive weight as rows (preferred, other) and weights.
+    """Yield the pairs of positive weight as rows (preferred, other) and weights.
 
-    Weights are divided by their mean, so that a tool's penalties do not depend on the scale of W.
-    Pairs of weight 0 are left out, and do not enter the mean.
+    Weights are those of `relative_weights`. Pairs of weight 0 are left out. With two tables, the
+    mirrored pairs of a block follow it, with the item of lower label as the preferred one.
     """
-    total = total_weight(queries, table)
-    if not total > 0.0:
-        raise InputError("All pair weights are 0. Pass a table that gives some pair a weight.")
-    relative = queries.pad(table) * (n_weighted_pairs(queries, table) / total)
-    indicator = _positive_weights(queries)
-    parts = (relative, queries.item_weight, queries.query_weight)
-    all_positive = all(part is None or bool((part > 0).all()) for part in parts)
+    relative = relative_weights(queries, table)
+    observed, *mirrored = relative if relative.ndim == 3 else (relative,)
     for preferred, other in iter_pairs(queries, block=block):
-        weight = _weigh(queries, relative, preferred, other)
-        if all_positive:
-            yield preferred, other, weight
-            continue
-        keep = _weigh(indicator, relative > 0, preferred, other) > 0
-        if keep.any():
-            yield preferred[keep], other[keep], weight[keep]
+        yield from _positive_pairs(queries, observed, preferred, other)
+        for weights in mirrored:
+            for better, worse, weight in _positive_pairs(queries, weights, preferred, other):
+                yield worse, better, weight
+
+
+def _positive_pairs(
+    queries: Queries, padded: Array, preferred: NDArray[np.int64], other: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
+    """Yield a block of pairs with their weights, without those of weight 0, if any are left."""
+    weight = _weigh(queries, padded, preferred, other)
+    parts = (padded, queries.item_weight, queries.query_weight)
+    if all(part is None or bool((part > 0).all()) for part in parts):
+        yield preferred, other, weight
+        return
+    keep = _weigh(_positive_weights(queries), padded > 0, preferred, other) > 0
+    if keep.any():
+        yield preferred[keep], other[keep], weight[keep]
 
 
 def _positive_weights(queries: Queries) -> Queries:

@@ -1,4 +1,15 @@
-"""The weighted pairwise logistic loss and its derivatives, over pairs that are never stored."""
+"""The weighted pairwise logistic loss and its derivatives, over pairs that are never stored.
+
+**Two tables.** A pair that was observed as "i preferred to j" may also count as its mirror image,
+"j preferred to i". Weights are then two K × K tables, of the observed order and of its mirror. With
+L(d) = log(1 + e^-d) and L(-d) = L(d) + d,
+
+.. math:: a L(d) + b L(-d) = (a + b) L(d) + b d
+
+so the mirrored pairs need no loop of their own: they add their weight to that of the observed
+pairs, and a term that is linear in the scores. At equal scores the logistic loss has the gradient
+-1/2 for every pair, so the coefficients of the linear term are -2 times its gradient at 0.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +45,12 @@ class PairwiseLoss:
 
 
 def pairwise_logistic(
-    queries: Queries, scores: Array, table: ArrayLike, *, with_loss: bool = True
+    queries: Queries,
+    scores: Array,
+    table: ArrayLike,
+    *,
+    margin: float = 0.0,
+    with_loss: bool = True,
 ) -> PairwiseLoss:
     r"""Weighted pairwise logistic loss, gradient and diagonal Hessian, in one pass.
 
@@ -46,13 +62,40 @@ def pairwise_logistic(
         Its item weights are u, its query weights v.
     scores : float64 array of shape (n_items,)
         Finite, of any size.
-    table : array of shape (n_groups, n_groups)
-        W. Pairs with an item of unknown group have the weight 1.
+    table : array of shape (n_groups, n_groups), or two such tables
+        W. Pairs with an item of unknown group have the weight 1. A second table contains the
+        weights of mirrored pairs, whose loss is log(1 + exp(s_i - s_j)).
+    margin : float
+        The amount by which a pair should be won for each step between its labels; see
+        `subtract_margin`.
     with_loss : bool
         Whether to compute the loss itself; boosting needs only the derivatives.
     """
-    gradient, hessian, _, losses = run_logistic(queries, scores, queries.pad(table), with_loss)
-    return PairwiseLoss(float(losses.sum()), gradient, hessian)
+    padded = queries.pad(table)
+    observed, mirrored = (padded, None) if padded.ndim == 2 else padded
+    if mirrored is not None and margin == 0.0:
+        observed = observed + mirrored
+    shifted = subtract_margin(queries, scores, margin)
+    gradient, hessian, _, losses = run_logistic(queries, shifted, observed, with_loss)
+    loss = float(losses.sum())
+    if mirrored is not None and margin == 0.0:
+        linear = linear_term(queries, mirrored)
+        loss, gradient = loss + float(linear @ scores), gradient + linear
+    elif mirrored is not None:
+        shifted = subtract_margin(queries, -scores, margin)
+        backward, curvature, _, losses = run_logistic(queries, shifted, mirrored, with_loss)
+        loss, gradient = loss + float(losses.sum()), gradient - backward
+        hessian = hessian + curvature
+    return PairwiseLoss(loss, gradient, hessian)
+
+
+def linear_term(queries: Queries, mirrored: Array) -> Array:
+    """The gradient of the sum of w (s_i - s_j) over all pairs, for a padded table of w."""
+
+    def make() -> Array:
+        return -2.0 * run_logistic(queries, np.zeros(queries.n_items), mirrored, False)[0]
+
+    return queries.cached("linear term", mirrored.tobytes(), make)
 
 
 def subtract_margin(queries: Queries, scores: Array, margin: float) -> Array:
@@ -75,11 +118,20 @@ def _label_steps(queries: Queries) -> Array:
 
 
 def pairwise_hessian_product(
-    queries: Queries, scores: Array, table: ArrayLike, vector: Array
+    queries: Queries, scores: Array, table: ArrayLike, vector: Array, *, margin: float = 0.0
 ) -> Array:
     """The full Hessian of `pairwise_logistic` in the scores, times a vector over the items."""
+    padded = queries.pad(table)
+    if padded.ndim == 3 and margin == 0.0:
+        padded = padded.sum(axis=0)
+    elif padded.ndim == 3:
+        observed, mirrored = padded
+        forward = pairwise_hessian_product(queries, scores, observed, vector, margin=margin)
+        backward = pairwise_hessian_product(queries, -scores, mirrored, vector, margin=margin)
+        return forward + backward
     layout = queries.layout
-    scores, vector, padded = as_kernel_input(scores), as_kernel_input(vector), queries.pad(table)
+    scores = as_kernel_input(subtract_margin(queries, scores, margin))
+    vector = as_kernel_input(vector)
     out = np.empty(queries.n_items)
     run_blocks(
         kernels.hessian_product, layout.bounds, layout, scores, padded, queries.weight_of_query,

@@ -9,13 +9,17 @@ preference pairs (i, j), y_i > y_j, of the derivatives of the pair's loss, times
 the weights of the query and of the two items, and the table's entry for their groups (1 if a group
 is missing). Derivatives are linear in the table, whose entries may be zero or negative: twice the
 table gives twice the derivatives, and a zero drops a cell.
+
+A loss with the attribute ``reversible`` also takes two tables, of shape (2, n_groups, n_groups).
+The second contains the weights of mirrored pairs, for which the other item should be ahead:
+w_ij L(s_i - s_j) + w̄_ij L(s_j - s_i). Pairs with a missing group have no mirrored weight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -69,6 +73,8 @@ class Logistic:
     array([-2. ,  1.5,  0.5])
     """
 
+    reversible: ClassVar[bool] = True
+
     def derivatives(
         self, queries: Queries, scores: Array, table: ArrayLike, *, iteration: int = 0
     ) -> tuple[Array, Array]:
@@ -79,7 +85,7 @@ class Logistic:
         queries : Queries
         scores : float64 array of shape (n_items,)
             Finite, of any size.
-        table : array of shape (n_groups, n_groups)
+        table : array of shape (n_groups, n_groups), or two such tables
         iteration : int
             Ignored by this loss.
 
@@ -137,6 +143,8 @@ class Hinge:
 
     margin: float = 1.0
 
+    reversible: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         require_number(self.margin, "margin", positive=True)
 
@@ -147,11 +155,19 @@ class Hinge:
 
         Parameters and result are those of `Logistic.derivatives`.
         """
-        return two_hinges(queries, scores, table, margin=self.margin)[1:]
+        return self._terms(queries, scores, table)[1:]
 
     def value(self, queries: Queries, scores: Array, table: ArrayLike) -> float:
         """The loss itself, summed over pairs."""
-        return two_hinges(queries, scores, table, margin=self.margin)[0]
+        return self._terms(queries, scores, table)[0]
+
+    def _terms(
+        self, queries: Queries, scores: Array, table: ArrayLike
+    ) -> tuple[float, Array, Array]:
+        tables = np.asarray(table, dtype=np.float64)
+        return two_hinges(
+            queries, scores, *(tables if tables.ndim == 3 else (tables,)), margin=self.margin
+        )
 
 
 def two_hinges(
@@ -242,6 +258,8 @@ class Sampled:
     n_pairs: int = 10
     random_state: int = 0
 
+    reversible: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         require_count(self.n_pairs, "n_pairs")
         if require_count(self.random_state, "random_state", least=0) >= 2**63:
@@ -254,12 +272,23 @@ class Sampled:
 
         Parameters and result are those of `Logistic.derivatives`; `iteration` is 0 or greater.
         """
+        padded = queries.pad(table)
+        if padded.ndim == 2:
+            return self._derivatives(queries, scores, padded, iteration)
+        gradient, hessian = self._derivatives(queries, scores, padded.sum(axis=0), iteration)
+        equal = np.zeros(queries.n_items)  # at equal scores every pair has the gradient -1/2
+        linear = -2.0 * self._derivatives(queries, equal, padded[1], iteration)[0]
+        return gradient + linear, hessian
+
+    def _derivatives(
+        self, queries: Queries, scores: Array, padded: Array, iteration: int
+    ) -> tuple[Array, Array]:
         layout = queries.layout
         gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
         run_blocks(
-            sampled_kernels.sampled, layout.bounds, layout, as_kernel_input(scores),
-            queries.pad(table), queries.weight_of_query, int(self.n_pairs), int(self.random_state),
-            int(iteration), gradient, hessian,
+            sampled_kernels.sampled, layout.bounds, layout, as_kernel_input(scores), padded,
+            queries.weight_of_query, int(self.n_pairs), int(self.random_state), int(iteration),
+            gradient, hessian,
         )  # fmt: skip
         return gradient, hessian
 
@@ -337,6 +366,8 @@ class LambdaRank:
     normalise: bool = True
     gains: Sequence[float] | None = None
 
+    reversible: ClassVar[bool] = True
+
     def __post_init__(self) -> None:
         require_count(self.k, "k")
         require_number(self.sigma, "sigma", positive=True)
@@ -351,14 +382,31 @@ class LambdaRank:
         Parameters and result are those of `Logistic.derivatives`. Labels must be whole numbers, 0
         or greater, that have a gain.
         """
-        gains = self._gains_for(queries)
+        gains, padded = self._gains_for(queries), queries.pad(table)
+        factors = np.empty(queries.n_queries)
+        combined = padded if padded.ndim == 2 else padded.sum(axis=0)
+        gradient, hessian = self._derivatives(queries, scores, combined, gains, factors)
+        if padded.ndim == 3:
+            wrong = self._derivatives(queries, scores, padded[1], gains, factors, certain=True)
+            gradient = gradient - wrong[0]
+        return gradient, hessian
+
+    def _derivatives(
+        self,
+        queries: Queries,
+        scores: Array,
+        padded: Array,
+        gains: Array,
+        factors: Array,
+        certain: bool = False,
+    ) -> tuple[Array, Array]:
         layout = queries.layout
         gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
         run_blocks(
             lambdarank_kernels.lambdarank, layout.bounds, layout, as_kernel_input(scores),
-            queries.y, queries.pad(table), queries.weight_of_query, gains,
+            queries.y, padded, queries.weight_of_query, gains,
             1.0 / np.log2(2.0 + np.arange(layout.longest)), min(int(self.k), layout.longest),
-            float(self.sigma), bool(self.normalise), gradient, hessian,
+            float(self.sigma), bool(self.normalise), certain, factors, gradient, hessian,
         )  # fmt: skip
         return gradient, hessian
 

@@ -96,8 +96,8 @@ def many_groups(setting: Setting, n_resamples: int = 500) -> list[Claim]:
     samples = [queries, *(replace(queries, X=None, query_weight=count) for count in counts)]
     n_pairs = queries.n_groups * (queries.n_groups - 1)
     for name in ("statistical", "inter"):
-        constraint = CATALOGUE[name]()
-        methods = [cross_fitted(as_method(m), folds) for m in (HINGED, FairRanker(HINGED, name))]
+        constraint, fair = CATALOGUE[name](), FairRanker(HINGED, name, weighting="paper")
+        methods = [cross_fitted(as_method(m), folds) for m in (HINGED, fair)]
         with warnings.catch_warnings(action="ignore", category=PairityWarning):
             plain, reweighted = (np.asarray(method(queries, queries)) for method in methods)
         before, after = (
@@ -128,6 +128,8 @@ def brute_force(train: Queries, constraint: str, lambdas: Sequence[float] | Arra
 
 
 def _fit(train: Queries, constraint: str, max_rounds: int = 50) -> FairRanker:
-    model = FairRanker(LinearRanker(), constraint, progress=False, max_rounds=max_rounds)
+    model = FairRanker(
+        LinearRanker(), constraint, weighting="paper", progress=False, max_rounds=max_rounds
+    )
     with warnings.catch_warnings(action="ignore", category=PairityWarning):
         return model.fit(train)

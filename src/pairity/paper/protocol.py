@@ -129,7 +129,8 @@ def candidates(constraint: str, n_features: int, *, extras: bool, quick: bool) -
         Whether to use fewer settings and fewer steps.
     """
     n_settings = 2 if quick else BUDGET
-    fixed: dict[str, dict[str, Any]] = {REWEIGHTED: {"schedule": "retrain"}}
+    paper = {"schedule": "retrain", "weighting": "paper"}
+    fixed: dict[str, dict[str, Any]] = {REWEIGHTED: paper}
     if quick:
         fixed["lagrangian"] = {"n_steps": _QUICK_STEPS}
     methods = [
@@ -141,7 +142,7 @@ def candidates(constraint: str, n_features: int, *, extras: bool, quick: bool) -
         *fewer, most = METHODS[REWEIGHTED].paper_range["max_rounds"]
         methods += [
             _make(
-                PLAIN_UPDATE, REWEIGHTED, constraint, ranker=LinearRanker(), schedule="retrain",
+                PLAIN_UPDATE, REWEIGHTED, constraint, ranker=LinearRanker(), **paper,
                 max_rounds=max_rounds, solver=PlainStep(eta=1.0),
             )
             for max_rounds in [most, *fewer][:n_settings]
@@ -177,7 +178,7 @@ def _adam(constraint: str, n_features: int) -> list[Method]:
     ranker = TorchRanker(
         module, learning_rate=0.05, batch_queries=8, warm_start=True, random_state=0
     )
-    fair = FairRanker(ranker, constraint, schedule="retrain", max_rounds=15)
+    fair = FairRanker(ranker, constraint, schedule="retrain", weighting="paper", max_rounds=15)
     return [
         replace(as_method(ranker, name=ADAM[0]), settings={}),
         replace(as_method(fair, name=name_for(ADAM[1], constraint)), settings={}),
@@ -188,7 +189,9 @@ def _at_share(constraint: str, x: float) -> Method:
     """Train with x · λ*."""
 
     def fit(train: Queries, random_state: int) -> Scorer:
-        fair = FairRanker(LinearRanker(), constraint, random_state=random_state, progress=False)
+        fair = FairRanker(
+            LinearRanker(), constraint, weighting="paper", random_state=random_state, progress=False
+        )
         ranker = fair.fit(train).path(train, values=[x], keep_models=True)[0].model
         return lambda queries: np.asarray(ranker.predict(queries.X), dtype=np.float64)
 

@@ -231,6 +231,12 @@ class PairRanker(RankingEstimator):
     needs_module: ClassVar[bool] = False  # whether `load` needs a PyTorch module
     libraries: ClassVar[tuple[str, ...]] = ()
 
+    @property
+    def reversible(self) -> bool:
+        """Whether it trains on two weight tables, the second for mirrored pairs."""
+        loss = getattr(self, "loss", None)
+        return loss is None or isinstance(loss, str) or bool(getattr(loss, "reversible", False))
+
     @abstractmethod
     def fit_pairs(
         self,

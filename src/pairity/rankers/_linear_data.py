@@ -24,7 +24,7 @@ from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.cells import cell_counts, total_weight
-from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic, subtract_margin
+from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
 MOST_WHITENED = 1500  # features up to which a dense Cholesky factor is worth its cost
@@ -62,8 +62,15 @@ class LinearData(ABC):
         """Return the loss, summed over pairs, and its gradient in `coef`."""
 
     @abstractmethod
-    def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
-        """Return the gradients for several weight tables at the same `coef`, one row for each."""
+    def cell_gradients(self, coef: Array) -> Array:
+        """Return the gradients of the loss of each cell, of shape (2, K, K, n_features).
+
+        The first K × K are those of the observed pairs, the others those of the mirrored pairs.
+        """
+
+    @abstractmethod
+    def hessian(self, coef: Array, weights: Array) -> Array:
+        """Return the Hessian of the loss at `coef`, of shape (n_features, n_features)."""
 
     @abstractmethod
     def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
@@ -101,7 +108,7 @@ class _Local(LinearData):
 
     @abstractmethod
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
-        """Yield parts of the queries, their features, and their scores less the margin."""
+        """Yield parts of the queries, their features, and their scores."""
 
     def total_weight(self, weights: Array, *, fill: float = 1.0) -> float:
         """Return the weight of all pairs."""
@@ -111,28 +118,63 @@ class _Local(LinearData):
         """Return loss and gradient."""
         loss, gradient = 0.0, np.zeros(self.n_features)
         for part, X, scores in self._parts(coef):
-            terms = pairwise_logistic(part, scores, weights)
+            terms = pairwise_logistic(part, scores, weights, margin=self.margin)
             loss += terms.loss
             gradient += transposed_times(X, terms.gradient)
         return loss, gradient
 
-    def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
-        """Return the gradients for several tables, in one pass."""
-        gradients = np.zeros((len(tables), self.n_features))
+    def cell_gradients(self, coef: Array) -> Array:
+        """Return the gradients of the loss of each cell, in 2K + 1 passes.
+
+        A table with one row k shows what the lower items of every other group add, and a table
+        with one column what the preferred items of every other group add. Within groups, a table
+        with the diagonal shows both.
+        """
+        observed = self._cell_gradients(coef, 1.0)
+        if self.margin == 0.0:  # L(-d) = L(d) + d, and the gradient of L at equal scores is -1/2
+            zero = np.zeros_like(coef)
+            differences = self.queries.cached(
+                "differences by cell", None, lambda: -2.0 * self._cell_gradients(zero, 1.0)
+            )
+            return np.stack([observed, observed + differences])
+        return np.stack([observed, -self._cell_gradients(coef, -1.0)])
+
+    def _cell_gradients(self, coef: Array, sign: float) -> Array:
+        """Return the gradients by cell of the loss of the scores, or of their negatives."""
+        k = self.queries.n_groups
+        cells, across = np.zeros((k, k, self.n_features)), ~np.eye(k, dtype=bool)
         for part, X, scores in self._parts(coef):
-            for gradient, weights in zip(gradients, tables, strict=True):
-                padded = part.pad(weights, fill=fill)
-                terms = pairwise_logistic(part, scores, padded, with_loss=False)
-                gradient += transposed_times(X, terms.gradient)
-        return gradients
+            add = partial(_gradient_by_group, part, X, sign * scores, self.margin)
+            cells[~across] += add(~across)
+            for group, others in enumerate(across):
+                row, column = np.zeros((2, k, k))
+                row[group] = column[:, group] = others
+                cells[group, others] += add(row)[others]
+                cells[others, group] += add(column)[others]
+        return cells
+
+    def hessian(self, coef: Array, weights: Array) -> Array:
+        """Return the Hessian of the loss."""
+        units = np.eye(self.n_features)
+        return np.array([self.hessian_product(coef, weights, unit) for unit in units])
 
     def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
         """Return the Hessian times a direction."""
         product = np.zeros(self.n_features)
         for part, X, scores in self._parts(coef):
-            along = pairwise_hessian_product(part, scores, weights, times(X, direction))
+            along = times(X, direction)
+            along = pairwise_hessian_product(part, scores, weights, along, margin=self.margin)
             product += transposed_times(X, along)
         return product
+
+
+def _gradient_by_group(part: Queries, X: Any, scores: Array, margin: float, table: Array) -> Array:
+    """Return the gradient of a weight table, as one sum for the items of each group."""
+    padded = part.pad(table, fill=0.0)
+    gradient = pairwise_logistic(part, scores, padded, margin=margin, with_loss=False).gradient
+    shape = (part.n_codes, part.n_items)
+    sums: Any = sp.csr_array((gradient, (part.group, np.arange(part.n_items))), shape) @ X
+    return np.asarray(sums.toarray() if hasattr(sums, "toarray") else sums)[: part.n_groups]
 
 
 class InMemory(_Local):
@@ -160,8 +202,7 @@ class InMemory(_Local):
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
         """Yield all queries. Scores are cached: several sums are needed at the same `coef`."""
         if self._last is None or not np.array_equal(self._last[0], coef):
-            scores = subtract_margin(self.queries, times(self.queries.X, coef), self.margin)
-            self._last = coef.copy(), scores
+            self._last = coef.copy(), times(self.queries.X, coef)
         yield self.queries, self.queries.X, self._last[1]
 
 
@@ -209,7 +250,7 @@ class Streamed(_Local):
         spans = zip(self._cuts[:-1].tolist(), self._cuts[1:].tolist(), strict=True)
         for (first, last), (_, block) in zip(spans, blocks, strict=True):
             part, X = self.ordered.between(first, last), np.asarray(block, dtype=np.float64)
-            yield part, X, subtract_margin(part, times(X, coef), self.margin)
+            yield part, X, times(X, coef)
 
     def _prepare(self) -> tuple[Array, Queries]:
         """Return deviations and the sample. This pass finds missing and infinite values."""
@@ -261,9 +302,13 @@ class OnWorkers(LinearData):
         both = self._sum("loss_and_gradient", coef, weights)
         return float(both[0]), both[1:]
 
-    def gradients(self, coef: Array, tables: Array, *, fill: float = 1.0) -> Array:
-        """Return the gradients for several tables."""
-        return self._sum("gradients", coef, tables, fill=fill)
+    def cell_gradients(self, coef: Array) -> Array:
+        """Return the gradients of the loss of each cell."""
+        return self._sum("cell_gradients", coef)
+
+    def hessian(self, coef: Array, weights: Array) -> Array:
+        """Return the Hessian of the loss."""
+        return self._sum("hessian", coef, weights)
 
     def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
         """Return the Hessian times a direction."""

@@ -12,17 +12,13 @@ from numpy.typing import NDArray
 from pairity._utils.typing import Array
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
-from pairity.exceptions import InputError
-from pairity.pairs.cells import total_weight
-from pairity.pairs.enumeration import n_weighted_pairs
+from pairity.pairs.enumeration import relative_weights
 from pairity.pairs.losses import Loss
 from pairity.rankers._estimators import predict_in_blocks
 
 # Receives the number of trees so far, the final number of trees, and a function that returns the
 # current scores; returns the pair weights for the next tree.
 Follow = Callable[[int, int, Callable[[], Array]], Array]
-
-NO_WEIGHT = "The pair weights add up to 0. Pass a table with at least one positive weight."
 
 
 class Objective:
@@ -70,13 +66,9 @@ class Objective:
         return derivatives
 
     def _as_relative(self, weights: Array) -> Array:
-        """Divide the weights by the mean weight of the pairs with a positive weight."""
+        """Divide the weights by their mean; see `relative_weights`."""
         if self._relative is None or not np.array_equal(weights, self._relative[0]):
-            padded = self.queries.pad(weights)
-            total = total_weight(self.queries, padded)
-            if not total > 0.0:
-                raise InputError(NO_WEIGHT)
-            self._relative = weights, padded * (n_weighted_pairs(self.queries, padded) / total)
+            self._relative = weights, relative_weights(self.queries, weights)
         return self._relative[1]
 
     def _measured(self, scores: Array) -> Array:

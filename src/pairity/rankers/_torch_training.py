@@ -36,7 +36,8 @@ class Weighted:
     def of(cls, queries: Queries, weights: Array, name: str) -> Weighted:
         """Select the queries with pairs of positive weight."""
         padded = queries.pad(weights)
-        weight = (cell_counts(queries) * padded).sum(axis=(1, 2)) * queries.weight_of_query
+        combined = padded if padded.ndim == 2 else padded.sum(axis=0)
+        weight = (cell_counts(queries) * combined).sum(axis=(1, 2)) * queries.weight_of_query
         if not weight.sum() > 0.0:
             raise InputError(
                 f"The preference pairs of the {queries.n_queries} {name} queries have a total "
@@ -46,7 +47,7 @@ class Weighted:
             queries = queries.take(weight != 0.0)
         sizes = np.bincount(queries.query, minlength=queries.n_queries)
         own = slice(queries.n_codes)
-        return cls(queries, np.r_[0, np.cumsum(sizes)], padded[own, own] / weight.sum())
+        return cls(queries, np.r_[0, np.cumsum(sizes)], padded[..., own, own] / weight.sum())
 
     def part(self, chosen: NDArray[np.int64]) -> tuple[Queries, NDArray[np.int64], Array]:
         """Return some queries without features, their rows, and the weights of their codes."""
@@ -64,7 +65,7 @@ class Weighted:
             item_weight=None if queries.item_weight is None else queries.item_weight[rows],
             query_weight=None if queries.query_weight is None else queries.query_weight[chosen],
         )
-        return part, rows, self.weights[: part.n_codes, : part.n_codes].copy()
+        return part, rows, self.weights[..., : part.n_codes, : part.n_codes].copy()
 
 
 @dataclass(eq=False)

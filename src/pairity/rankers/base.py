@@ -17,7 +17,7 @@ class Ranker(Protocol):
     true, it receives features as the caller passed them, with missing values and categories;
     otherwise it receives a finite float64 matrix. If its attribute ``streams`` is true, it also
     trains on features in files (`pairity.data.parquet_features.ParquetFeatures`), which it reads
-    in blocks.
+    in blocks. If its attribute ``reversible`` is true, it also takes two weight tables.
     """
 
     def fit_pairs(
@@ -35,7 +35,10 @@ class Ranker(Protocol):
         queries : Queries
             Pairs with an item of unknown group have weight 1. Weights of items and queries
             multiply the weight of a pair.
-        weights : array of shape (n_groups, n_groups)
+        weights : array of shape (n_groups, n_groups), or (2, n_groups, n_groups)
+            With two tables, a pair in cell (k, l) has weights[0, k, l] in its observed order and
+            weights[1, k, l] in the mirrored order, in which the other item is the preferred one.
+            Pairs with an item of unknown group have no mirrored weight.
         previous : a fitted ranker of the same kind, or None
             The last fit on the same queries with other weights, as a starting point and as a
             source of prepared data. It must not be changed.

@@ -20,17 +20,15 @@ from pairity._utils.validation import require_count, require_number
 from pairity.data.checks import require_preferences
 from pairity.data.queries import Queries
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
-from pairity.pairs.cells import total_weight
-from pairity.pairs.logistic import pairwise_logistic, subtract_margin
+from pairity.pairs.cells import pairs_by_cell, total_weight
+from pairity.pairs.logistic import pairwise_logistic
 from pairity.rankers._estimators import PairRanker, require_stored_size
 from pairity.rankers._linear_data import MOST_WHITENED, LinearData, linear_data
 from pairity.rankers._products import one_blas_thread, times
 
 # Below about this gradient, rounding hides the difference between the losses of two points.
 _ROUNDING = 1e-7
-# With more changes of the weights than this, `response` takes one step of conjugate gradients
-# instead of ten: otherwise it would cost more time than it saves.
-_MANY_CHANGES = 40
+_MOST_EXACT = 64  # features up to which `response` computes the exact Hessian
 _ARRAYS = ("coef", "beta", "scale")  # of a saved ranker
 
 
@@ -137,39 +135,33 @@ class LinearRanker(PairRanker):
         self._beta, self._scale = minimum.beta, scale
         return self
 
-    def response(self, queries: Queries, weights: Array, changes: Array) -> Array:
-        r"""Return the derivatives of the scores of `queries` in the pair weights.
+    def response(self, queries: Queries, weights: Array) -> tuple[Array, Array]:
+        r"""Return how the scores of `queries` follow the pair weights.
 
         At the minimum the gradient is zero. Differentiating this in the weights gives
-        :math:`d\beta = -H^{-1} \, \partial_W \nabla L \cdot dW`, solved by conjugate gradients.
-        The ranker must have been fitted with `weights`, on these queries or a superset of them.
-
-        Parameters
-        ----------
-        queries : Queries
-        weights : array of shape (n_groups, n_groups)
-        changes : array of shape (n_changes, n_groups, n_groups)
-            Directions in which the weights change.
+        :math:`d\beta = -H^{-1} \, \partial_W \nabla L \cdot dW`. The ranker must have been fitted
+        with `weights`, on these queries or a superset of them.
 
         Returns
         -------
-        array of shape (n_changes, n_items)
+        directions : array of shape (n_directions, n_items)
+        coefficients : array of shape (2, n_groups, n_groups, n_directions)
+            The derivative of the scores in the weight of a cell, in the observed order and in the
+            mirrored one, is ``coefficients[order, k, l] @ directions``.
         """
         with one_blas_thread:
             data = linear_data(queries, self.margin)
             problem = _Problem(data, weights, self._scale, float(self.alpha))
-            whitening = problem.whitening(self._beta)
-            # The weight of pairs with an unknown group does not change: fill is 0.
-            gradients = data.gradients(self._beta / self._scale, changes, fill=0.0)
-            derivatives = np.empty_like(gradients)
-            n_steps = 10 if len(changes) <= _MANY_CHANGES else 1
-            for index, (change, gradient) in enumerate(zip(changes, gradients, strict=True)):
-                drop = data.total_weight(change, fill=0.0) / problem.total
-                right = gradient / self._scale / problem.total + drop * self.alpha * self._beta
-                derivatives[index] = problem.solve(
-                    self._beta, -right, whitening, rtol=0.05, max_iter=n_steps
-                )
-            return data.scores(derivatives / self._scale)
+            counts = queries.total(pairs_by_cell)
+            right = data.cell_gradients(self._beta / self._scale) / self._scale
+            right += self.alpha * self._beta * counts[..., None]
+            flat = -right.reshape(-1, data.n_features) / problem.total
+            derivatives = problem.apply_inverse_hessian(self._beta, flat)
+            directions, coefficients = derivatives, np.eye(len(flat))
+            if data.n_features < len(flat):
+                directions, coefficients = np.eye(data.n_features), derivatives
+            shape = (2, *counts.shape, len(directions))
+            return data.scores(directions / self._scale), coefficients.reshape(shape)
 
     def _scores(self, features: Any) -> Array:
         with one_blas_thread:
@@ -243,6 +235,18 @@ class _Problem:
         sample = self.data.sample(self.weights)
         summed = sample.total(partial(_curvature, self.weights, self.scale, beta, self.data.margin))
         return _Whitening.of(summed / total_weight(sample, self.weights), self.alpha)
+
+    def apply_inverse_hessian(self, beta: Array, rows: Array) -> Array:
+        """Apply the inverse of the Hessian at `beta` to several vectors.
+
+        With many features the Hessian is approximate; see `_curvature`.
+        """
+        if len(beta) > _MOST_EXACT:
+            whitening = self.whitening(beta)
+            return np.array([whitening.to_beta(whitening.gradient(row)) for row in rows])
+        hessian = self.data.hessian(beta / self.scale, self.weights) / self.total
+        hessian = hessian / self.scale / self.scale[:, None]
+        return np.asarray(rows @ np.linalg.pinv(hessian + self.alpha * np.eye(len(beta))))
 
     def solve(
         self, beta: Array, right: Array, whitening: _Whitening, *, rtol: float, max_iter: int
@@ -355,8 +359,8 @@ def _curvature(weights: Array, scale: Array, beta: Array, margin: float, part: Q
     The pairs of a query act nearly like a diagonal, centred by a matrix of rank one:
     H ≈ diag(h) - h hᵀ / Σh with h the kernel's diagonal, which needs one pass and no pairs.
     """
-    scores = subtract_margin(part, part.X @ (beta / scale), margin)
-    h = pairwise_logistic(part, scores, weights, with_loss=False).hessian
+    scores = part.X @ (beta / scale)
+    h = pairwise_logistic(part, scores, weights, margin=margin, with_loss=False).hessian
     of_query = np.bincount(part.query, h, part.n_queries)
     inverse = np.divide(1.0, of_query, out=np.zeros_like(of_query), where=of_query > 0)
     if len(scale) > MOST_WHITENED:

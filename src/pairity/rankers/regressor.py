@@ -22,10 +22,11 @@ from pairity._utils.validation import require_count, require_number, show
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError, TrainingError
 from pairity.pairs.cells import total_weight
+from pairity.pairs.enumeration import NO_WEIGHT
 from pairity.pairs.losses import Loss, as_loss
 from pairity.rankers._engines import unreadable
 from pairity.rankers._estimators import PairRanker, require_stored_size
-from pairity.rankers._objective import NO_WEIGHT, Objective
+from pairity.rankers._objective import Objective
 
 _MeanLoss = Callable[[Array], float]  # receives scores
 _LARGEST_STEP = 4.0  # of an item's score; the quadratic approximation is poor beyond it

@@ -125,11 +125,18 @@ def _training(evidence: Evidence, after: Candidate) -> Iterator[str]:
         yield f"On the training queries: {evidence.outcome}"
     if after.weights is None:
         return
-    saturated = PairWeights(np.array(after.weights), evidence.groups).saturated()
-    if saturated:
+    weights = PairWeights(np.array(after.weights), evidence.groups, after.mirrored)
+    if weights.reversed():
         yield (
-            f"{len(saturated)} of {len(after.weights) ** 2} pair weights are at their limits, 0 or "
-            "2: reweighting cannot push further there."
+            f"In {len(weights.reversed())} of {len(after.weights) ** 2} cells the ranker was "
+            "trained mostly against the observed preferences. Check whether their labels are that "
+            "wrong."
+        )
+    if weights.extreme():
+        yield (
+            f"In {len(weights.extreme())} of {len(after.weights) ** 2} cells a pair counts more "
+            "than 100 times as much as an unweighted pair, or less than a hundredth. The ranker "
+            "depends on few pairs."
         )
 
 

@@ -34,6 +34,7 @@ from pairity.reports.observations import (
 )
 from pairity.reports.provenance import describe_fit, provenance
 from pairity.reweighting.fair_ranker import FairRanker
+from pairity.reweighting.weights import PairWeights
 
 _NOT_SHOWN = (
     "average_precision", "awrf", "ndkl", "exposure_trec", "exposure_to_merit", "click_to_merit",
@@ -49,14 +50,14 @@ class Scored:
     ----------
     scores : array of shape (n_items,)
     method : str, by default its name; rankers of one method share a colour
-    weights : K × K table or None
+    weights : PairWeights or None
     needs_group : bool, whether it reads the groups of the items that it ranks
     note : str
     """
 
     scores: Any
     method: str = ""
-    weights: Any = None
+    weights: PairWeights | None = None
     needs_group: bool = False
     note: str = ""
 
@@ -137,7 +138,7 @@ def collect(
     names = list(scored)
     before, after = _compared(chosen, names)
     if model is not None and scored[after].weights is None:
-        scored[after] = replace(scored[after], weights=model.pair_weights_.table)
+        scored[after] = replace(scored[after], weights=model.pair_weights_)
     constraint = as_constraint(chosen.constraint)
     label, constraints = _constraints(constraint)
     observer = Observer(queries, constraint, label, scored[before].scores, **chosen.sampling)
@@ -152,7 +153,8 @@ def collect(
             method=ranker.method or name,
             needs_group=ranker.needs_group,
             changes=() if name == before else observer.changes(ranker.scores),
-            weights=None if ranker.weights is None else _table(ranker.weights),
+            weights=None if ranker.weights is None else _table(ranker.weights.table),
+            mirrored=None if ranker.weights is None else _table(ranker.weights.mirrored),
             positions=_table(position_shares(queries, ranker.scores)),
             histogram=observer.histogram(ranker.scores),
             note=ranker.note,
@@ -391,7 +393,7 @@ def _along_path(
         f"{100 * point.x:.0f} % of the way": Scored(
             point.model.predict(test.X),
             method="reweighted",
-            weights=point.pair_weights.table,
+            weights=point.pair_weights,
             note=f"Trained with {point.x:g} times the multipliers λ of the reweighted ranker.",
         )
         for point in path.points

@@ -65,6 +65,7 @@ class Candidate:
     audit : Audit or None, with the estimates that a report shows
     changes : tuple of Change, relative to the first ranker
     weights : K × K table of pair weights, or None if there are none
+    mirrored : K × K table of the weights of the same pairs in the opposite order, or None
     positions : by group, its share of the first, second, ... position
     histogram : numbers of queries by their signed gap, in the bins of `Evidence.bins`
     tops : for each query of `Evidence.queries`, the indices of its first items in order
@@ -80,6 +81,7 @@ class Candidate:
     audit: Audit | None = None
     changes: tuple[Change, ...] = ()
     weights: Table | None = None
+    mirrored: Table | None = None
     positions: Table = ()
     histogram: tuple[int, ...] = ()
     tops: tuple[tuple[int, ...], ...] = ()
@@ -215,5 +217,6 @@ def _consistent(evidence: Evidence) -> Iterator[bool]:
         yield [len(row) for row in candidate.scores] == [len(top) for top in tops]
         yield len(candidate.positions) in (0, k)
         yield len(candidate.histogram) in (0, max(len(evidence.bins) - 1, 0))
-        yield weights is None or [len(row) for row in weights] == [k] * k
+        for table in (weights, candidate.mirrored):
+            yield table is None or [len(row) for row in table] == [k] * k
         yield audit is None or (audit.groups == evidence.groups and len(audit.group_sizes) == k)

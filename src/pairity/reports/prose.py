@@ -202,20 +202,23 @@ def explain(evidence: Evidence, candidate: Candidate) -> str:
 
 def weight_sentences(evidence: Evidence, candidate: Candidate, most: int = 6) -> list[str]:
     """What the pair weights do, the strongest first."""
+    groups, weights = evidence.groups, candidate.weights or ()
+    mirrored = candidate.mirrored or [[0.0] * len(groups)] * len(weights)
     cells = [
-        (abs(value - 1.0), value, preferred, other)
-        for preferred, row in zip(evidence.groups, candidate.weights or (), strict=False)
-        for other, value in zip(evidence.groups, row, strict=True)
+        (abs(weights[k][j] - 1.0) + mirrored[k][j], weights[k][j], mirrored[k][j], groups[k], other)
+        for k in range(len(weights))
+        for j, other in enumerate(groups)
     ]
     moved = sorted((cell for cell in cells if cell[0] >= 0.005), key=lambda cell: -cell[0])
     if not moved:
         return ["Every training pair counts once: nothing was reweighted."] if cells else []
     sentences = []
-    for _, value, preferred, other in moved[:most]:
+    for _, value, opposite, preferred, other in moved[:most]:
         second = "another of the same group" if preferred == other else f"one of {quote(other)}"
+        turned = f", and {opposite:.2f} times in the opposite order" if opposite >= 0.005 else ""
         sentences.append(
             f"A training pair in which an item of {quote(preferred)} was preferred to {second} "
-            f"counts {value:.2f} times."
+            f"counts {value:.2f} times{turned}."
         )
     if len(moved) > most:
         sentences.append(f"{len(moved) - most} more cells of the table differ from 1.")

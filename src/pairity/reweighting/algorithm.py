@@ -65,6 +65,11 @@ class Round:
     auc: float
     seconds: float
 
+    @property
+    def usable(self) -> bool:
+        """Whether the round may be kept: scores and their negatives have the same violation."""
+        return self.auc >= 0.5
+
 
 @dataclass(frozen=True, eq=False)
 class Solution:
@@ -135,13 +140,14 @@ class Trace:
         else:
             current, model = stored
         self.rounds.append(current)
-        if self.best is None or current.violation < self.best.violation:
+        lower = self.best is None or current.violation < self.best.violation
+        if self.best is None or (lower and current.usable):
             self.best, self.model = current, model
         if self.on_round is not None:
             self.on_round(current)
         if self.max_rounds == 0:
             self.outcome = Outcome.NO_ROUNDS
-        elif current.violation <= self.tolerance:
+        elif current.violation <= self.tolerance and current is self.best:
             self.outcome = Outcome.WITHIN_TOLERANCE
         elif number == self.max_rounds:
             self.outcome = Outcome.ROUNDS_EXHAUSTED
@@ -186,7 +192,9 @@ def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
             foresee = None
             if hasattr(model, "response"):
                 foresee = partial(foresight, problem, model, current.lambda_)
-            following, state = solver.step(current.lambda_, current.delta, state, foresee)
+            following, state = solver.step(
+                current.lambda_, current.delta, state, foresee, usable=current.usable
+            )
             if following is not None:
                 lambda_ = settle(following, scale)
             if following is None or np.array_equal(lambda_, current.lambda_):

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
+
+from pairity._utils.typing import Array
 from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.reweighting.algorithm import Outcome, Solution
 from pairity.reweighting.problem import Problem
-from pairity.reweighting.weights import PairWeights
 
 # A ranker that orders at least this share of its training pairs correctly has memorised them.
 _MEMORISED = 0.995
 
 
-def warn_about(
-    solution: Solution, problem: Problem, tolerance: float, weights: PairWeights
-) -> None:
+def warn_about(solution: Solution, problem: Problem, tolerance: float) -> None:
     """Warn, at the caller of the caller, about a violation above the tolerance or of no use."""
     best, last = solution.best, solution.rounds[-1]
     if solution.outcome not in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
@@ -25,7 +25,7 @@ def warn_about(
             f"{solution.outcome} Violation of {problem.constraint!r} on "
             f"{problem.target.n_queries} queries: {plain}{best.violation:.5g} in round "
             f"{best.number} of {last.number}. The tolerance is {tolerance:g}."
-            f"{_describe_saturated(weights)}",
+            f"{_describe_saturated(problem, best.lambda_)}",
             TargetNotReachedWarning,
             stacklevel=3,
         )
@@ -41,10 +41,12 @@ def warn_about(
         )
 
 
-def _describe_saturated(weights: PairWeights) -> str:
-    cells = weights.saturated()
-    if not cells:
+def _describe_saturated(problem: Problem, lambda_: Array) -> str:
+    """Name the entries of λ that are at their limits."""
+    groups = problem.queries.groups
+    entries = np.argwhere(problem.weigher.saturated(lambda_))
+    if not len(entries):
         return ""
-    named = [f"{a!r} preferred to {b!r} ({weights[a, b]:.2f})" for a, b in cells[:3]]
-    more = f" and {len(cells) - 3} more" if len(cells) > 3 else ""
-    return f" Weights at their limits, 0 and 2: {', '.join(named)}{more}."
+    named = [" preferred to ".join(repr(groups[k]) for k in entry) for entry in entries[:3]]
+    more = f" and {len(entries) - 3} more" if len(entries) > 3 else ""
+    return f" Multipliers at their limits: {', '.join(named)}{more}."

@@ -37,8 +37,9 @@ def export_pairs(
     """Write the preference pairs of some queries with their weights, in blocks.
 
     The weight of a pair is its entry in the table (1 if a group is missing) times the weights of
-    its items and its query, divided by the mean over all pairs written, as in
-    `CatBoostPairRanker`. Pairs of weight zero are left out.
+    its items and its query, divided by the mean over all pairs, as in `CatBoostPairRanker`. Pairs
+    of weight zero are left out. If pairs have a mirrored weight, they are also written in the
+    opposite order, with that weight.
 
     Parameters
     ----------
@@ -108,7 +109,7 @@ def _writer(path: Path, chosen: str | None) -> Callable[..., None]:
 
 
 def _table(queries: Queries, weights: PairWeights) -> Array:
-    """The weight table in the order of the queries' groups."""
+    """The weight table, or both, in the order of the queries' groups."""
     missing = [name for name in queries.groups if name not in weights.groups]
     if missing:
         raise InputError(
@@ -116,7 +117,7 @@ def _table(queries: Queries, weights: PairWeights) -> Array:
             f"{', '.join(map(repr, weights.groups))}. Use the same groups in both."
         )
     order = [weights.groups.index(name) for name in queries.groups]
-    return weights.table[np.ix_(order, order)]
+    return weights.tables[..., order, :][..., order]
 
 
 def _write_catboost(path: Path, rows: Rows, blocks: Blocks, *_: object) -> None:

@@ -71,8 +71,13 @@ class FairRanker(RankingEstimator):
     enumeration : {"preference", "both"}, default="preference"
         Whether a pair is enumerated once, or in both orders as in a literal reading of the paper.
         With both orders the intra-group constraint cannot be trained.
-    weighting : {"indicator", "closed-form"}, default="indicator"
-        Whether λ itself is the exponent of a pair's weight, or λ scaled as in Proposition 1.
+    weighting : {"auto", "reversible", "exponential", "paper", "closed-form"}, default="auto"
+        How the weight of a pair follows its λ (`pairity.reweighting.weights.Weigher`).
+        "reversible": e^λ, and for λ < 0 also a growing weight for the opposite order, so that the
+        preferences of a cell can be turned round. "exponential": e^λ. "paper": 2σ(λ), at most 2,
+        which often cannot lower the violation far unless the group is among the features.
+        "closed-form": 2σ of λ scaled as in Proposition 1. "auto" is "reversible" if the ranker can
+        train on mirrored pairs, as all rankers of pairity can, and otherwise "exponential".
     schedule : {"auto", "retrain", "interleaved"}, default="auto"
         Whether the ranker is trained anew for every λ, or λ moves between the trees of one
         training run (`pairity.reweighting.interleaving.DualAscent`), which LightGBM and XGBoost
@@ -96,7 +101,7 @@ class FairRanker(RankingEstimator):
     ----------
     ranker_ : the ranker of the best round, fitted
     outcome_ : Outcome, how the fit ended; it prints as a sentence
-    pair_weights_ : PairWeights, the K × K table of the best round
+    pair_weights_ : PairWeights, the K × K tables of the best round
     lambda_ : array, the multipliers of the best round
     violation_ : float, the violation of the best round on the queries that it is measured on
     history_ : tuple of Round, all rounds: λ, delta, violation, AUC, seconds
@@ -140,7 +145,7 @@ class FairRanker(RankingEstimator):
         max_rounds: int = 50,
         solver: Any = "damped",
         enumeration: str = "preference",
-        weighting: str = "indicator",
+        weighting: str = "auto",
         schedule: str = "auto",
         validation: Any = None,
         progress: Any = "auto",
@@ -217,12 +222,12 @@ class FairRanker(RankingEstimator):
         self.training_digest_ = digest
         self.ranker_ = solution.model
         self.outcome_ = solution.outcome
-        self.pair_weights_ = PairWeights(solution.table, queries.groups)
+        self.pair_weights_ = PairWeights.of(solution.table, queries.groups)
         self.lambda_ = solution.best.lambda_
         self.violation_ = solution.best.violation
         self.history_ = solution.rounds
         self.groups_ = queries.groups
-        warn_about(solution, problem, self.tolerance, self.pair_weights_)
+        warn_about(solution, problem, self.tolerance)
         return self
 
     def predict(self, X: Any) -> Array:

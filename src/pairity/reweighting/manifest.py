@@ -48,6 +48,7 @@ class SavedModel:
     constraint: dict[str, Any]
     lambda_: Array
     pair_weights: Array
+    mirrored_weights: Array | None
     violation: float
     outcome: Outcome
     history: tuple[Round, ...]
@@ -77,6 +78,7 @@ def describe_model(model: Any) -> dict[str, Any]:
             constraint=_describe_constraint(model.constraint),
             lambda_=model.lambda_,
             pair_weights=model.pair_weights_.table,
+            mirrored_weights=model.pair_weights_.mirrored,
             violation=float(model.violation_),
             outcome=model.outcome_,
             history=model.history_,

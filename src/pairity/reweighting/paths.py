@@ -283,7 +283,7 @@ class _Trainer:
                 f"with the weights of x = {x:g} times λ*",
             )
             table = self.problem.weigher.table(trained.lambda_)
-            weights = PairWeights(table, self.problem.queries.groups)
+            weights = PairWeights.of(table, self.problem.queries.groups)
             self.points[x] = PathPoint(
                 x, x, trained.lambda_, weights, trained.violation, trained.auc, trained.seconds,
                 model=trained.model,

@@ -99,6 +99,9 @@ def _translate_format_1(manifest: Entry) -> None:
     if "model" in manifest.values:
         model = manifest.entry("model")
         model.values["settings"] = _rename(model.entry("settings").values, FORMAT_1_SETTINGS)
+        if model.values["settings"].get("weighting") == "indicator":
+            model.values["settings"]["weighting"] = "paper"
+        model.values["mirrored_weights"] = None
         rounds = model.read("history", tuple[dict[str, Any], ...])
         model.values["history"] = [_rename(values, FORMAT_1_ROUND) for values in rounds]
 
@@ -128,7 +131,9 @@ def _restore(manifest: Entry, ranker: Any, fitted: Any) -> FairRanker:
     model._feature_types = types if isinstance(types, str) else list(types)
     k = len(saved.groups)
     require_shapes(saved.history, k, entry.place.child("history"))
-    table = {"table": saved.pair_weights, "groups": saved.groups}
+    table = {
+        "table": saved.pair_weights, "groups": saved.groups, "mirrored": saved.mirrored_weights
+    }  # fmt: skip
     model.pair_weights_ = build(PairWeights, table, entry.place.child("pair_weights"))
     model.lambda_ = entry.array("lambda", ((k, k), (k,)))
     model.ranker_, model.groups_, model.history_ = fitted, saved.groups, saved.history

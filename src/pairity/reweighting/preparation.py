@@ -23,6 +23,7 @@ from pairity.reweighting.interleaving import as_schedule
 from pairity.reweighting.manifest import encode_settings
 from pairity.reweighting.problem import Problem
 from pairity.reweighting.solvers import Solver, as_solver
+from pairity.reweighting.weights import as_weighting
 
 # Parameters on which a single round does not depend, or that a checkpoint records in another form.
 _NOT_IN_CHECKPOINTS = ("ranker", "checkpoint", "max_rounds", "progress", "validation")
@@ -41,6 +42,7 @@ class Setup:
     constraint : Constraint
     solver : Solver
     schedule : {"retrain", "interleaved"}
+    weighting : {"reversible", "exponential", "paper", "closed-form"}
     """
 
     model: Any
@@ -50,6 +52,7 @@ class Setup:
     constraint: Constraint
     solver: Solver
     schedule: str
+    weighting: str
 
     @classmethod
     def of(cls, model: Any, columns: Mapping[str, Any], fit_params: Mapping[str, Any]) -> Setup:
@@ -71,7 +74,8 @@ class Setup:
                 "with the same parameters."
             )
         solver = as_solver(model.solver)
-        return cls(model, columns, fit_params, ranker, constraint, solver, schedule)
+        weighting = as_weighting(model.weighting, model.enumeration, ranker)
+        return cls(model, columns, fit_params, ranker, constraint, solver, schedule, weighting)
 
     @property
     def raw(self) -> bool:
@@ -113,7 +117,7 @@ class Setup:
                 self.check(measured_on)
         return Problem(
             train, self.ranker, self.constraint, measured_on,
-            self.model.enumeration, self.model.weighting, self.fit_params,
+            self.model.enumeration, self.weighting, self.fit_params,
         )  # fmt: skip
 
     def check(self, queries: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from pairity.pairs.cells import mean_auc
 from pairity.rankers.base import Ranker
 from pairity.reweighting.interleaving import DualAscent
 from pairity.reweighting.weights import Weigher, make_weigher
+
+_SAMPLE_ITEMS = 12_000  # the response to λ is estimated on about this many items, for speed
 
 
 class Trained(NamedTuple):
@@ -47,7 +50,7 @@ class Problem:
     measured_on : Queries, optional
         The queries on which delta and AUC are measured. The default is the training queries.
     enumeration : {"preference", "both"}
-    weighting : {"indicator", "closed-form"}
+    weighting : {"reversible", "exponential", "paper", "closed-form"}
     fit_params : mapping
         Keyword arguments of every fit of the ranker, such as an engine's evaluation sets.
     """
@@ -57,7 +60,7 @@ class Problem:
     constraint: Constraint
     measured_on: Queries | None = None
     enumeration: str = "preference"
-    weighting: str = "indicator"
+    weighting: str = "reversible"
     fit_params: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -75,6 +78,11 @@ class Problem:
                 "queries it is measured on. Measure it on more queries, or choose other groups."
             )
         return delta
+
+    @cached_property
+    def sample(self) -> Any:
+        """Some of the training queries, on which the response to λ is estimated."""
+        return self.queries.thinned(max(1, self.queries.n_items // _SAMPLE_ITEMS))
 
     @cached_property
     def weigher(self) -> Weigher:
@@ -98,6 +106,13 @@ class Problem:
             return lambda_
 
         return self._train(fit, lambda_, label)
+
+    def train_on_sample(self, lambda_: Array, previous: Any) -> Any:
+        """Train a new ranker on the sample, to see how it responds to the weights of λ."""
+        ranker = clone(self.ranker, safe=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # this ranker is not kept
+            return ranker.fit_pairs(self.sample, self.weigher.table(lambda_), previous=previous)
 
     def train_following(self, lambda_: Array, label: str) -> Trained:
         """As `train`, in one run during which λ moves, beginning at `lambda_`."""

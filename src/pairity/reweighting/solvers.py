@@ -17,11 +17,12 @@ from pairity._utils.typing import Array
 from pairity._utils.validation import require_number
 from pairity.constraints import Contrasts
 from pairity.exceptions import InputError
+from pairity.reweighting.weights import FARTHEST
 
-Foresight = Callable[[Array], Array]  # from a change of λ to the expected change of delta
-Foresee = Callable[[], Foresight] | None  # computes a foresight around λ, if the ranker can
+# Computes a `pairity.reweighting.response.Foresight` around λ, if the ranker can; with sharp=True,
+# one that smooths the violation less.
+Foresee = Callable[..., Any] | None
 
-FARTHEST = 12.0  # largest exponent: exp(12) is a weight ratio of 160,000, beyond it nothing changes
 _DECIMALS = 12  # of an exponent; further digits depend only on the order of summation
 
 
@@ -53,11 +54,18 @@ class Solver(Protocol):
         ...
 
     def step(
-        self, lambda_: Array, delta: Array, state: Any, foresee: Foresee = None
+        self,
+        lambda_: Array,
+        delta: Array,
+        state: Any,
+        foresee: Foresee = None,
+        *,
+        usable: bool = True,
     ) -> tuple[Array | None, Any]:
         """Return the next λ, or None to give up, and the next state.
 
-        `foresee` computes a `Foresight` around `lambda_`, if the ranker can.
+        `foresee` computes a `Foresight` around `lambda_`, if the ranker can. `usable` is False if
+        the round cannot be kept whatever its delta, because its AUC is below one half.
         """
         ...
 
@@ -86,6 +94,8 @@ class PlainStep:
         delta: Array,
         state: None,
         foresee: Foresee = None,  # noqa: ARG002
+        *,
+        usable: bool = True,  # noqa: ARG002
     ) -> tuple[Array, None]:
         """One step along delta; entries that are not compared stay."""
         return lambda_ - self.eta * np.nan_to_num(delta), state
@@ -93,22 +103,30 @@ class PlainStep:
 
 @dataclass(frozen=True)
 class DampedStep:
-    r"""Root finding on the gaps: a bracket if there is one gap, otherwise a search.
+    r"""Damped Gauss-Newton steps on the gaps; a bracket once a single gap has changed its sign.
 
     The gaps are r = DΔ, each compared entry of Δ minus its counterpart; the largest one is the
     violation. They are functions of the exponents e, which are λ in units that change a pair's
-    weight by the same amount. If the ranker can predict how the gaps follow (`LinearRanker` can),
-    the search uses that; otherwise it assumes that r rises linearly with its own entries.
+    weight by the same amount. If the ranker can predict how Δ follows λ (`LinearRanker` can), that
+    is the model of the gaps; otherwise each gap is assumed to rise with its own exponents.
     Broyden's rule corrects either model by what the rounds show.
 
-    With one gap (two groups) the search runs along its slope: the root is bracketed and enclosed
-    by regula falsi with the Illinois rule, so that a hard violation which jumps across zero is
-    located and not crossed again and again. With several gaps, the next point is the one within
-    a trust radius whose largest gap is expected to be smallest. It is found by damped Newton
-    steps, -Jᵀ(JJᵀ + μ)⁻¹ r with larger weight for large gaps, on slopes J from wide and narrow
-    differences, since the hard violation has steps. A point that raises the largest gap is taken
-    back and the radius is shortened. If nothing moves, a few long strides along the paper's path,
-    λ = -c Δ, are tried before giving up.
+    A step minimises, within a trust radius around the best round,
+
+    .. math:: \sum_m \left(\frac{|r_m(e)|}{R}\right)^{2p} + \kappa^2 \lVert e \rVert^2
+
+    of the expected gaps by Levenberg-Marquardt, with R the largest gap of the best round. Of p = 1
+    and p = 2, the one whose largest expected gap is smaller is taken. κ selects the shortest of the
+    exponents that serve about equally well. A round that lowers the largest gap becomes the new
+    best one, and the radius grows if the model was right; any other round is taken back and
+    shortens it. Where the ranker expects no progress, it is asked again with less smoothing of the
+    violation, and two long steps of the paper's update are tried before giving up, because hard
+    violations have steps that it does not foresee. If a sample of the queries is much smaller than
+    the training data, steps are first tried by training on the sample.
+
+    With one gap (two groups), the root is enclosed by regula falsi with the Illinois rule as soon
+    as it is bracketed, so that a hard violation which jumps across zero is located and not crossed
+    again and again.
 
     Gaps are brought to `inside` within a wide tolerance and not to zero, since a gap that is not
     corrected costs no utility.
@@ -118,21 +136,23 @@ class DampedStep:
     slope : float
         The expected change of a gap per unit of the exponent, before anything is known.
     radius : float
-        The longest first step of any one entry, in units of the exponent. Weights saturate entry
-        by entry: one that jumps far out no longer responds, and the search would stay there.
+        The longest first step of any one entry, in units of the exponent.
     narrowest : float
         Bracket or radius below which the search ends.
     patience : int
         Number of consecutive rounds without progress (2 % of the largest gap) before giving up.
     inside : float
         How far inside the tolerance to aim; the aim is zero if the tolerance is no wider.
+    budget : int
+        Number of retrainings after which it gives up.
     """
 
-    slope: float = 0.03
-    radius: float = 3.0
-    narrowest: float = 1e-4
+    slope: float = 0.06
+    radius: float = 2.0
+    narrowest: float = 1e-3
     patience: int = 8
     inside: float = 0.02
+    budget: int = 10
 
     def __post_init__(self) -> None:
         for parameter in fields(self):
@@ -142,30 +162,44 @@ class DampedStep:
         """A search without any round."""
         contrasts = Contrasts.of(delta)
         units = np.where(np.ravel(scale) > 0, np.ravel(scale), 1.0)
-        prior = self.slope * contrasts.matrix()
         aim = max(0.0, tolerance - self.inside)
-        return _Search(contrasts, units, prior, prior, self.radius, aim)
+        prior = self.slope * contrasts.matrix()
+        return _Search(contrasts, units, self.radius, aim, prior, prior)
 
     def step(
-        self, lambda_: Array, delta: Array, state: _Search, foresee: Foresee = None
+        self,
+        lambda_: Array,
+        delta: Array,
+        state: _Search,
+        foresee: Foresee = None,
+        *,
+        usable: bool = True,
     ) -> tuple[Array | None, _Search]:
         """The next λ, from the best one so far."""
-        gaps = state.contrasts.gaps(delta)
-        if not state.started:
+        point, gaps = np.ravel(lambda_) / state.units, state.contrasts.gaps(delta)
+        if not len(state.best) and len(gaps) == 1:  # aim at the nearer end of the tolerance
+            state = replace(state, aim=0.0, centre=np.clip(gaps, -state.aim, state.aim))
+        state = state.learn(point, gaps - state.centre, foresee, usable)
+        if state.best is point:
             state = replace(state, path=-np.nan_to_num(np.ravel(delta)) / state.units)
-            if len(gaps) == 1:
-                state = replace(state, aim=0.0, centre=np.clip(gaps, -state.aim, state.aim))
-        state = state.learn(np.ravel(lambda_) / state.units, gaps - state.centre, foresee)
-        following, state = state.next_point(self.narrowest, self.patience)
+        following = None
+        if state.n_rounds <= self.budget:
+            following, state = state.next_point(self.narrowest, self.patience, foresee)
         if following is None:
             return None, state
         return (following * state.units).reshape(lambda_.shape), state
 
 
-_SEARCH_STEPS = 8  # steps per search of the expected gaps
-_MOST_SLOPES = 160  # central differences per search, about those of 5 groups in all steps
-_POWERS = (4.0, 16.0)  # the weight of large gaps: moderate, and almost exclusive
-_SHARES = (1.0, 0.6, 0.35, 0.2, 0.1)  # of a damped step, all of which are tried
+_MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
+_REHEARSALS = 3  # trainings on a sample in one step of λ
+_LONG = 0.5  # exponent; shorter steps are not rehearsed
+_CLOSE = 0.05  # share of the largest gap that is left, at which rehearsing ends
+_POWERS = (1.0, 2.0)  # of the gaps in least squares: the second puts large gaps first
+_EFFORT = 0.03  # κ
+_STRIDES = (10.0, 30.0)  # paper's updates at once, tried where the ranker expects no progress
+_FLAT = 1e-3  # of the prior slope, below which a slope without a foresight is not believed
+_WIDEST = 6.0  # trust radius at which a ranker that expects no progress is asked again
+_HOPELESS = 0.99  # a step that is expected to leave more of the largest gap is not taken
 _PROGRESS = 0.98  # a round that leaves more of the largest gap than this made no progress
 
 
@@ -177,16 +211,17 @@ class _Search:
     ----------
     contrasts : Contrasts, from delta to the gaps
     units : array, the change of each entry of λ that moves its exponent by one
-    prior : array, the Jacobian of the gaps before anything is known
-    jacobian : array, what is added to the foresight: the full response if there is no foresight
     radius : float, the trust radius
     aim : float, gaps up to this size count as none
+    prior : array, the Jacobian of the gaps before anything is known
     centre : array, the aim of a single gap, from which all gaps are then measured
+    jacobian : array, what is added to the foresight: the full response if there is no foresight
     foresight : what the ranker expects around `best`, or None
     best, gaps : arrays, the best exponents so far, empty before the first round, and their gaps
-    path : array, the direction of the paper's update
-    strides : tuple of float, the distances along it that are still to be tried
-    initial : float, the largest gap of the first round
+    path : array, the paper's update of the best exponents, of step size 1
+    sharp : bool, whether the foresight smooths the violation less
+    strides : tuple of float, the lengths of the steps along it that are still to be tried
+    n_rounds : int, the number of rounds so far, the plain ranker's included
     stalled : int, the number of consecutive rounds without progress
     below, above : exponents and gap at the ends of a bracket of a single gap
     streak : int, how often in a row the same end of the bracket moved, negative for `below`
@@ -194,50 +229,46 @@ class _Search:
 
     contrasts: Contrasts
     units: Array
-    prior: Array
-    jacobian: Array
     radius: float
-    aim: float = 0.0
+    aim: float
+    jacobian: Array
+    prior: Array
+    foresight: Any = None
     centre: Array = field(default_factory=lambda: np.zeros(1))
-    foresight: Foresight | None = None
     best: Array = field(default_factory=lambda: np.empty(0))
     gaps: Array = field(default_factory=lambda: np.empty(0))
     path: Array = field(default_factory=lambda: np.empty(0))
-    strides: tuple[float, ...] = (10.0, 30.0)
-    initial: float = 0.0
+    sharp: bool = False
+    strides: tuple[float, ...] = _STRIDES
+    n_rounds: int = 0
     stalled: int = 0
     below: tuple[Array, float] | None = None
     above: tuple[Array, float] | None = None
     streak: int = 0
 
-    @property
-    def started(self) -> bool:
-        """Whether a round has been learned from."""
-        return len(self.best) > 0
-
-    def learn(self, point: Array, gaps: Array, foresee: Foresee) -> _Search:
+    def learn(self, point: Array, gaps: Array, foresee: Foresee, usable: bool) -> _Search:
         """Take in the round that has just ended."""
-        new = self._with_end(point, float(gaps[0])) if len(gaps) == 1 else self
-        ask = None if new.bracketed else foresee
-        if not self.started:
-            return replace(new, initial=self._largest(gaps))._moved(point, gaps, self.jacobian, ask)
-        move = point - self.best
-        size = float(np.abs(move).max())
+        new = replace(self, n_rounds=self.n_rounds + 1)
+        if len(gaps) == 1:
+            new = new._with_end(point, float(gaps[0]))
+        if not len(self.best):
+            return new._moved(point, gaps, self.jacobian, foresee)
         expected = self.expected(point)
-        learned = self.jacobian + np.outer(gaps - expected, move) / float(move @ move)  # Broyden
+        learned = self._corrected(point, gaps).jacobian
         before, after = self._largest(self.gaps), self._largest(gaps)
-        new = replace(new, stalled=0 if after < _PROGRESS * before else self.stalled + 1)
-        if after > before:
-            if len(gaps) == 1 and self.foresight is not None:
-                learned = self.jacobian  # the foresight of a single slope holds nearby
+        progress = usable and after < _PROGRESS * before
+        new = replace(new, stalled=0 if progress else self.stalled + 1)
+        size = float(np.abs(point - self.best).max())
+        if after > before or not usable:
             return replace(new, jacobian=learned, radius=min(self.radius, size) / 3.0)
-        good = before - after > 0.5 * (before - self._largest(expected)) or after == before
-        new = replace(new, radius=(3.0 if len(gaps) == 1 else 2.0) * size if good else size)
-        return new._moved(point, gaps, learned, ask)
+        good = before - after >= 0.5 * (before - self._largest(expected)) or after == before
+        new = replace(new, radius=max(self.radius, 2.0 * size) if good else self.radius)
+        return new._moved(point, gaps, learned, foresee)
 
-    def _moved(self, point: Array, gaps: Array, jacobian: Array, ask: Foresee) -> _Search:
+    def _moved(self, point: Array, gaps: Array, jacobian: Array, foresee: Foresee) -> _Search:
         """The search with a new best point, and the foresight from there."""
-        foresight = None if ask is None else ask()
+        bracketed = self.below is not None and self.above is not None
+        foresight = None if foresee is None or bracketed else foresee(sharp=self.sharp)
         if foresight is not None:
             jacobian = np.zeros_like(jacobian)
         return replace(self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian)
@@ -251,30 +282,79 @@ class _Search:
             gaps = gaps + self.contrasts.gaps(change)
         return np.asarray(gaps)
 
-    @property
-    def bracketed(self) -> bool:
-        """Whether a single gap has been seen on both sides of zero."""
-        return self.below is not None and self.above is not None
+    def slopes(self, point: Array) -> Array:
+        """The derivatives of the expected gaps in the exponents."""
+        if self.foresight is None:
+            return self.jacobian
+        move = ((point - self.best) * self.units).reshape(self.contrasts.shape)
+        matrix = self.contrasts.matrix()
+        slopes = matrix @ self.foresight.jacobian(move) * self.units
+        return self.jacobian + np.where(matrix.any(axis=0), slopes, 0.0)  # only compared entries
 
-    def next_point(self, narrowest: float, patience: int) -> tuple[Array | None, _Search]:
+    def next_point(
+        self, narrowest: float, patience: int, foresee: Foresee
+    ) -> tuple[Array | None, _Search]:
         """The next exponents to try, or None if no better ones are expected."""
+        if self.stalled >= patience or not self.gaps.any():
+            return None, self
         if self.below is not None and self.above is not None:
             return self._between(self.below, self.above, narrowest), self
-        target = None if self.stalled >= patience else self._trusted(narrowest)
-        weak = self._largest(self.gaps) > 0.8 * self.initial  # less than a fifth was gained
-        if weak and self.strides and (target is None or self.stalled >= patience // 2):
-            stride = np.clip(self.strides[0] * self.path, -FARTHEST, FARTHEST)
-            rest = replace(self, strides=self.strides[1:])
-            if np.abs(stride - self.best).max() < narrowest:
-                return rest.next_point(narrowest, patience)
-            return stride, replace(rest, radius=1.0)  # if it helps, the search starts anew there
-        return target, self
+        if self.radius < narrowest:
+            return None, self
+        state, target = self, self._lowest()
+        if self._hopeless(target):
+            state = replace(self, radius=max(self.radius, 0.0 if self.stalled else _WIDEST))
+            target = state._lowest()
+        long = np.abs(target - self.best).max() > _LONG
+        if long and getattr(self.foresight, "rehearse", None) is not None:
+            target, state = state._rehearsed(target)
+        if not state._hopeless(target) and np.abs(target - self.best).max() >= narrowest:
+            return target, state
+        if foresee is not None and self.stalled == 0 and not self.sharp:
+            sharp = replace(self, sharp=True)._moved(self.best, self.gaps, self.jacobian, foresee)
+            return sharp.next_point(narrowest, patience, foresee)
+        if not self.strides or not self.path.any():
+            return None, state
+        stride = np.clip(self.best + self.strides[0] * self.path, -FARTHEST, FARTHEST)
+        state = replace(state, strides=self.strides[1:])
+        return (stride if np.abs(stride - self.best).max() >= narrowest else None), state
+
+    def _hopeless(self, target: Array) -> bool:
+        """Whether the ranker expects hardly any progress; without a foresight nothing is known."""
+        expected = self._largest(self.expected(target))
+        return self.foresight is not None and expected > _HOPELESS * self._largest(self.gaps)
+
+    def _rehearsed(self, target: Array) -> tuple[Array, _Search]:
+        """Improve a point by trainings on a sample; the search with what they taught."""
+        state, tried = self, []
+        for _ in range(_REHEARSALS):
+            move = target - self.best
+            if not move.any():
+                break
+            change = self.foresight.rehearse((move * self.units).reshape(self.contrasts.shape))
+            gaps = self.gaps + self.contrasts.gaps(change)
+            state = state._corrected(target, gaps)
+            tried.append((self._largest(gaps), target))
+            if self._largest(gaps) <= _CLOSE * self._largest(self.gaps):
+                break
+            target = state._lowest()
+        return min(tried, key=lambda trial: trial[0])[1] if tried else target, state
+
+    def _corrected(self, point: Array, gaps: Array) -> _Search:
+        """The search whose model has these gaps at a point, by Broyden's rule."""
+        move = point - self.best
+        wrong = gaps - self.expected(point)
+        jacobian = self.jacobian + np.outer(wrong, move) / float(move @ move)
+        if self.foresight is None and np.abs(jacobian).max() < _FLAT * np.abs(self.prior).max():
+            jacobian = self.prior  # the gaps may respond farther out
+        return replace(self, jacobian=jacobian)
 
     def _with_end(self, point: Array, gap: float) -> _Search:
         """The search with this point as an end of the bracket, if it is a better one."""
         below, above = self.below, self.above
         end = above if gap > 0 else below
-        if end is None or self.bracketed or abs(gap) < abs(end[1]):
+        bracketed = below is not None and above is not None
+        if end is None or bracketed or abs(gap) < abs(end[1]):
             below, above = (below, (point, gap)) if gap > 0 else ((point, gap), above)
         same = self.streak != 0 and (self.streak > 0) == (gap > 0)
         streak = abs(self.streak) + 1 if same else 1
@@ -283,11 +363,7 @@ class _Search:
     def _between(
         self, below: tuple[Array, float], above: tuple[Array, float], narrowest: float
     ) -> Array | None:
-        """Regula falsi; by the Illinois rule an end that does not move counts less each time.
-
-        Between two points the gap is closer to linear in the weights than in their exponents,
-        W = 2σ(e) = 1 + tanh(e/2).
-        """
+        """Regula falsi; by the Illinois rule an end that does not move counts less each time."""
         if np.abs(above[0] - below[0]).max() < narrowest:
             return None
         low, high = below[1], above[1]
@@ -297,87 +373,46 @@ class _Search:
         else:
             high *= discount
         share = min(max(low / (low - high), 0.02), 0.98) if low != high else 0.5
-        left, right = np.tanh(0.5 * below[0]), np.tanh(0.5 * above[0])
-        return np.asarray(2.0 * np.arctanh(left + share * (right - left)))
+        return np.asarray(below[0] + share * (above[0] - below[0]))
 
-    def _trusted(self, narrowest: float) -> Array | None:
-        """The most promising point within the trust radius."""
-        if self.radius < narrowest or not self.gaps.any():
-            return None
-        if len(self.gaps) == 1:
-            move = self._along_the_slope()
-        else:
-            target = self._lowest(self.radius)
-            if self._n_steps > 1 and not self._low_enough(self.expected(target)):
-                candidates = (target, self._lowest(0.3 * self.radius))
-                target = min(candidates, key=lambda point: self._largest(self.expected(point)))
-            move = target - self.best
-        if self.jacobian is self.prior and move.any():  # an assumed slope is uncertain
-            move *= max(1.0, min(0.5, self.radius) / np.abs(move).max())
-        target = np.clip(self.best + move, -FARTHEST, FARTHEST)
-        return target if np.abs(target - self.best).max() >= narrowest else None
+    def _lowest(self) -> Array:
+        """The exponents within the trust radius whose largest expected gap is smallest."""
+        candidates = [self._descend(power) for power in _POWERS]
+        return min(candidates, key=lambda point: self._largest(self.expected(point)))
 
-    def _along_the_slope(self) -> Array:
-        """Newton's step for a single gap, within the radius."""
-        (slope,) = self._slopes(self.best, 0.5)
-        flat = np.abs(slope).max() < 1e-3 * np.abs(self.prior).max()
-        if flat:  # the gap may respond farther out
-            (slope,) = self.prior
-        damping = 1e-4
-        move = -slope * self.gaps[0] / (slope @ slope)
-        while np.abs(move).max() / (1.0 + damping) > self.radius:
-            damping *= 2.0
-        move /= 1.0 + damping
-        return np.asarray(move * self.radius / np.abs(move).max() if flat else move)
-
-    def _lowest(self, width: float) -> Array:
-        """The point whose largest expected gap is smallest, by damped steps of falling width."""
+    def _descend(self, power: float) -> Array:
+        """Levenberg-Marquardt steps on powers of the expected gaps, each cut at the radius."""
         low = np.maximum(self.best - self.radius, -FARTHEST)
         high = np.minimum(self.best + self.radius, FARTHEST)
-        current, gaps = self.best, self.gaps
-        fallback, fallback_size = current, np.inf  # the best point that is not expected to be lower
-        for _ in range(self._n_steps):
-            slopes = self._slopes(current, width)
-            beyond = self._beyond(gaps)
-            points = [
-                np.clip(current + share * step, low, high)
-                for step in (_downhill(beyond, slopes, width, power) for power in _POWERS)
-                for share in _SHARES
-            ]
-            expected = [self.expected(point) for point in points]
-            sizes = [self._largest(gaps_) for gaps_ in expected]
-            distances = [np.abs(point - self.best).max() for point in points]
-            least = min(range(len(points)), key=lambda i: (sizes[i], distances[i]))
-            if sizes[least] < self._largest(gaps):
-                current, gaps = points[least], expected[least]
-                if self._low_enough(gaps):
-                    break
-            else:
-                if sizes[least] < fallback_size:
-                    fallback, fallback_size = points[least], sizes[least]
-                width *= 0.5
-        return fallback if current is self.best else current
+        largest = self._largest(self.gaps)
+        effort = (_EFFORT * largest) ** 2
 
-    @property
-    def _n_steps(self) -> int:
-        """Steps to search ahead: with many groups, a search costs more than a retraining."""
-        if self.foresight is None:
-            return 1
-        return min(max(1, _MOST_SLOPES // int(self.prior.any(axis=0).sum())), _SEARCH_STEPS)
+        def residuals(gaps: Array) -> Array:
+            return np.asarray(gaps * np.abs(gaps / largest) ** (power - 1.0))
 
-    def _low_enough(self, expected: Array) -> bool:
-        """Whether the expected gaps are so low that a retraining tells more than a search."""
-        return self._largest(expected) < 0.05 * self._largest(self.gaps)
+        def cost(gaps: Array, point: Array) -> float:
+            return float(np.sum(residuals(gaps) ** 2) + effort * (point @ point))
 
-    def _slopes(self, point: Array, width: float) -> Array:
-        """The central differences of the expected gaps by exponent."""
-        slopes = np.zeros_like(self.prior)
-        for entry in np.flatnonzero(self.prior.any(axis=0)):
-            step = np.zeros(len(point))
-            step[entry] = width
-            change = self.expected(point + step) - self.expected(point - step)
-            slopes[:, entry] = change / (2.0 * width)
-        return slopes
+        point, gaps, damping = self.best, self._beyond(self.gaps), effort
+        for _ in range(_MOST_STEPS):
+            slopes = power * (np.abs(gaps / largest) ** (power - 1.0))[:, None] * self.slopes(point)
+            slopes = np.where(gaps[:, None] != 0.0, slopes, 0.0)
+            curvature = slopes.T @ slopes
+            gradient = slopes.T @ residuals(gaps) + effort * point
+            before, lower = cost(gaps, point), False
+            while not lower and damping < 1e3:
+                diagonal = (effort + damping) * np.eye(len(point))
+                step = -np.linalg.solve(curvature + diagonal, gradient)
+                candidate = np.clip(point + step, low, high)
+                expected = self._beyond(self.expected(candidate))
+                lower = cost(expected, candidate) < before
+                damping *= 0.1 if lower else 10.0
+            if not lower:
+                break
+            point, gaps = candidate, expected
+            if cost(gaps, point) > 0.99 * before:
+                break
+        return point
 
     def _beyond(self, gaps: Array) -> Array:
         """By how much the gaps exceed the aim."""
@@ -385,21 +420,6 @@ class _Search:
 
     def _largest(self, gaps: Array) -> float:
         return float(np.abs(self._beyond(gaps)).max())
-
-
-def _downhill(gaps: Array, slopes: Array, width: float, power: float) -> Array:
-    """The damped Newton step within `width`; a higher power gives large gaps more weight."""
-    weight = np.sqrt((np.abs(gaps) / np.abs(gaps).max()) ** power + 0.01)
-    left, sizes, right = np.linalg.svd(weight[:, None] * slopes, full_matrices=False)
-    if sizes[0] == 0.0:
-        return np.zeros(slopes.shape[1])
-    along = left.T @ (weight * gaps)
-    damping = (1e-2 * sizes[0]) ** 2
-    while True:
-        step = -(right.T @ (sizes / (sizes**2 + damping) * along))
-        if np.abs(step).max() <= width:
-            return np.asarray(step)
-        damping *= 2.0
 
 
 SOLVERS: dict[str, type] = {"damped": DampedStep, "plain": PlainStep}

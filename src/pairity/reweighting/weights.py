@@ -8,20 +8,28 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import DTypeLike
+from numpy.typing import DTypeLike, NDArray
 from scipy.special import expit
 
 from pairity._utils.html import notebook, table, tag
 from pairity._utils.text import make_frame, render_table, short_names
 from pairity._utils.typing import Array
-from pairity._utils.validation import is_real, show
-from pairity.constraints import Constraint, PairwiseConstraint, spread
+from pairity._utils.validation import is_real, require_choice, show
+from pairity.constraints import Constraint, PairwiseConstraint
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError
+from pairity.pairs.cells import pairs_by_cell, total_weight
 
-# The weights 2σ(λ) lie between 0 and 2. This close to a limit, a further change of λ moves a weight
-# by less than 0.01, which no longer changes a ranker noticeably.
-_SATURATION = 0.01
+WEIGHTINGS = ("reversible", "exponential", "paper", "closed-form")
+
+# The reversible form. Preferences of a cell begin to be turned round at e = -START, where its pairs
+# have an eighth of their weight; REVERSAL is ε. At equal violation all forms have the same AUC to
+# within 0.001. An earlier start reached the same violations in more retrainings and, with five
+# groups, by worse weights: it turns preferences round that need only count less.
+START = 2.0
+REVERSAL = 0.03
+
+FARTHEST = 8.0  # largest exponent: exp(8) is a weight ratio of 3,000, beyond it nothing changes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -29,12 +37,15 @@ class PairWeights:
     r"""The weight of a pair, by the group of its preferred item and that of its other item.
 
     ``weights["f", "m"]`` multiplies the loss of every preference pair whose preferred item is in
-    group f and whose other item is in group m. A weight of 1 is the unweighted problem.
+    group f and whose other item is in group m. A weight of 1 is the unweighted problem. If the
+    pairs of a cell have a mirrored weight, they also count in the opposite order: the cell of
+    (f, m) then asks with the weight ``mirrored`` that the item of group m is ranked above.
 
     Attributes
     ----------
     table : read-only float64 array of shape (n_groups, n_groups)
     groups : tuple of str
+    mirrored : read-only float64 array of shape (n_groups, n_groups), zero without mirrored pairs
 
     Examples
     --------
@@ -51,29 +62,42 @@ class PairWeights:
 
     table: Array
     groups: tuple[str, ...]
+    mirrored: Any = None
 
     def __post_init__(self) -> None:
-        table = np.array(self.table, dtype=np.float64)
         groups = tuple(str(name) for name in self.groups)
-        if table.shape != (len(groups), len(groups)):
-            raise InputError(
-                f"The table has shape {table.shape}, but there are {len(groups)} groups. Pass one "
-                "row and one column per group."
-            )
         if len(set(groups)) < len(groups):
             raise InputError(
                 f"The groups {_quoted(groups)} are not all different. Pass different names."
             )
-        wrong = np.argwhere(~(np.isfinite(table) & (table >= 0)))
-        if len(wrong):
-            preferred, other = wrong[0]
-            raise InputError(
-                f"The weight of {groups[preferred]!r} preferred to {groups[other]!r} is "
-                f"{table[preferred, other]:g}. Weights must be finite and at least 0."
-            )
-        table.setflags(write=False)
-        object.__setattr__(self, "table", table)
         object.__setattr__(self, "groups", groups)
+        mirrored = np.zeros(np.shape(self.table)) if self.mirrored is None else self.mirrored
+        for name, values in (("table", self.table), ("mirrored", mirrored)):
+            table = np.array(values, dtype=np.float64)
+            if table.shape != (len(groups), len(groups)):
+                raise InputError(
+                    f"The table has shape {table.shape}, but there are {len(groups)} groups. Pass "
+                    "one row and one column per group."
+                )
+            wrong = np.argwhere(~(np.isfinite(table) & (table >= 0)))
+            if len(wrong):
+                preferred, other = wrong[0]
+                raise InputError(
+                    f"The weight of {groups[preferred]!r} preferred to {groups[other]!r} is "
+                    f"{table[preferred, other]:g}. Weights must be finite and at least 0."
+                )
+            table.setflags(write=False)
+            object.__setattr__(self, name, table)
+
+    @classmethod
+    def of(cls, tables: Array, groups: tuple[str, ...]) -> Self:
+        """The weights of one table, or of a table and its mirrored one."""
+        return cls(tables, groups) if tables.ndim == 2 else cls(tables[0], groups, tables[1])
+
+    @property
+    def tables(self) -> Array:
+        """The table, or both tables if some mirrored pair has a weight, as rankers take them."""
+        return np.stack([self.table, self.mirrored]) if self.mirrored.any() else self.table
 
     def __getitem__(self, cell: tuple[Any, Any]) -> float:
         """The weight of a cell, by the names of its groups; by position, use `table`."""
@@ -89,23 +113,39 @@ class PairWeights:
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Any:
         return np.array(self.table, dtype=dtype, copy=copy)
 
-    def saturated(self) -> list[tuple[str, str]]:
-        """The cells whose weight is at its limit, 0 or 2, so that λ can move it no further.
+    def extreme(self, factor: float = 100.0) -> list[tuple[str, str]]:
+        """The cells whose pairs count `factor` times as much as an unweighted pair, or as little.
 
         Examples
         --------
         >>> from pairity import PairWeights
-        >>> PairWeights([[1.0, 1.995], [0.3, 1.0]], ("f", "m")).saturated()
+        >>> PairWeights([[1.0, 120.0], [0.3, 1.0]], ("f", "m")).extreme()
         [('f', 'm')]
         """
-        inside = (self.table > _SATURATION) & (self.table < 2.0 - _SATURATION)
-        return [(self.groups[k], self.groups[j]) for k, j in np.argwhere(~inside)]
+        total = self.table + self.mirrored
+        cells = np.argwhere((total > factor) | (total < 1.0 / factor))
+        return [(self.groups[k], self.groups[j]) for k, j in cells]
 
-    def to_dict(self) -> dict[str, dict[str, float]]:
-        """``{preferred: {other: weight}}``."""
+    def reversed(self) -> list[tuple[str, str]]:
+        """The cells whose pairs count more in the mirrored order than in the observed one.
+
+        Examples
+        --------
+        >>> from pairity import PairWeights
+        >>> PairWeights([[1, 1], [0.2, 1]], ("f", "m"), [[0, 0], [0.4, 0]]).reversed()
+        [('m', 'f')]
+        """
+        cells = np.argwhere(self.mirrored > self.table)
+        return [(self.groups[k], self.groups[j]) for k, j in cells]
+
+    def to_dict(self) -> dict[str, dict[str, dict[str, float]]]:
+        """``{"observed": {preferred: {other: weight}}, "mirrored": the same}``."""
         return {
-            name: dict(zip(self.groups, row, strict=True))
-            for name, row in zip(self.groups, self.table.tolist(), strict=True)
+            key: {
+                name: dict(zip(self.groups, row, strict=True))
+                for name, row in zip(self.groups, table.tolist(), strict=True)
+            }
+            for key, table in (("observed", self.table), ("mirrored", self.mirrored))
         }
 
     def to_json(self) -> str:
@@ -113,23 +153,19 @@ class PairWeights:
         return json.dumps(self.to_dict())
 
     @classmethod
-    def from_dict(cls, weights: Mapping[str, Mapping[str, float]]) -> Self:
-        """Read ``{preferred: {other: weight}}``, as `to_dict` returns it."""
-        if not isinstance(weights, Mapping):
-            raise InputError(f"{show(weights)} is not a mapping {{preferred: {{other: weight}}}}.")
-        groups = tuple(weights)
-        for name, row in weights.items():
-            named = isinstance(row, Mapping) and set(row) == set(groups)
-            if not named or not all(map(is_real, row.values())):
-                raise InputError(
-                    f"The weights of {name!r} are {show(row)}. Pass one number for each of the "
-                    f"groups {_quoted(groups)}."
-                )
-        rows = [[row[name] for name in groups] for row in weights.values()]
-        try:
-            return cls(np.array(rows, dtype=np.float64).reshape(len(groups), len(groups)), groups)
-        except OverflowError as error:
-            raise InputError(f"A weight in {show(rows)} is too large for float64.") from error
+    def from_dict(cls, weights: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Self:
+        """Read what `to_dict` returns; "mirrored" may be left out."""
+        if not isinstance(weights, Mapping) or not isinstance(weights.get("observed"), Mapping):
+            raise InputError(
+                f"{show(weights)} is not a mapping "
+                "{'observed': {preferred: {other: weight}}}. "
+                "Pass what to_dict() returned."
+            )
+        groups = tuple(weights["observed"])
+        tables = [
+            _read_table(weights[key], groups) for key in ("observed", "mirrored") if key in weights
+        ]
+        return cls(tables[0], groups, *tables[1:])
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -143,19 +179,23 @@ class PairWeights:
         return cls.from_dict(weights)
 
     def to_frame(self, backend: str | None = None) -> Any:
-        """One row per cell: preferred, other, weight; in pandas, polars or pyarrow."""
+        """One row per cell: preferred, other and both weights; in pandas, polars or pyarrow."""
         n = len(self.groups)
         columns: dict[str, list[Any]] = {
             "preferred": [name for name in self.groups for _ in range(n)],
             "other": list(self.groups) * n,
             "weight": self.table.ravel().tolist(),
+            "mirrored_weight": self.mirrored.ravel().tolist(),
         }
         return make_frame(columns, backend)
 
     def _rows(self, names: list[Any]) -> tuple[list[Any], list[list[Any]]]:
         """Header and rows of the table as it is printed."""
-        rows = zip(names, self.table, strict=True)
-        cells = [[name, *(f"{value:.3f}" for value in row)] for name, row in rows]
+        rows = zip(names, self.table, self.mirrored, strict=True)
+        cells = [
+            [name, *(_cell(*both) for both in zip(row, mirrored, strict=True))]
+            for name, row, mirrored in rows
+        ]
         return ["preferred \\ other", *names], cells
 
     def __str__(self) -> str:
@@ -167,7 +207,34 @@ class PairWeights:
         return notebook(table(*self._rows(names), caption=caption))
 
     def __repr__(self) -> str:
-        return f"PairWeights(groups={self.groups}, table={np.round(self.table, 3).tolist()})"
+        mirrored = (
+            f", mirrored={np.round(self.mirrored, 3).tolist()}" if self.mirrored.any() else ""
+        )
+        table = np.round(self.table, 3).tolist()
+        return f"PairWeights(groups={self.groups}, table={table}{mirrored})"
+
+
+def _cell(weight: float, mirrored: float) -> str:
+    return f"{weight:.3f} / {mirrored:.3f}" if mirrored else f"{weight:.3f}"
+
+
+def _read_table(weights: Any, groups: tuple[str, ...]) -> Array:
+    """Read ``{preferred: {other: weight}}`` with these groups."""
+    rows = weights.items() if isinstance(weights, Mapping) else [("all groups", weights)]
+    for name, row in rows:
+        named = isinstance(row, Mapping) and set(row) == set(groups)
+        if not named or not all(map(is_real, row.values())):
+            raise InputError(
+                f"The weights of {name!r} are {show(row)}. Pass one number for each of the groups "
+                f"{_quoted(groups)}."
+            )
+    if tuple(sorted(weights)) != tuple(sorted(groups)):
+        raise InputError(f"The weights have no row for each of the groups {_quoted(groups)}.")
+    table = [[weights[name][other] for other in groups] for name in groups]
+    try:
+        return np.array(table, dtype=np.float64).reshape(len(groups), len(groups))
+    except OverflowError as error:
+        raise InputError(f"A weight in {show(table)} is too large for float64.") from error
 
 
 def _quoted(names: tuple[str, ...]) -> str:
@@ -176,33 +243,112 @@ def _quoted(names: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Weigher:
-    """The rule that turns multipliers λ into the weight table W.
+    r"""The rule that turns multipliers λ into pair weights.
+
+    A pair of cell (k, l) with the exponent e = λ_kl (in the closed form, λ times the scale of the
+    constraint) has the weight a in its observed order and b in the mirrored order.
+
+    ============== ==================== ===============================
+    form           a                    b
+    ============== ==================== ===============================
+    "paper"        :math:`2\sigma(e)`   0
+    "exponential"  :math:`e^e`          0
+    "reversible"   :math:`e^e`          :math:`\epsilon\,(e^{-e-2} - 1)_+`
+    ============== ==================== ===============================
+
+    Only the ratios of weights matter: rankers divide them by the mean weight of a training pair. A
+    pair with an item of unknown group has the weight 1, as if its λ were 0.
+
+    **Why Theorem 1 still holds.** The theorem asks that the weights of the two labels of a pair are
+    in proportion to the true probabilities of the labels, given the observed one:
+    :math:`w(x, 1) : w(x, 0) = l_{true} : (1 - l_{true})`. Multiplying both by a positive function
+    of the pair only changes how often the pair is drawn, so the sum of the two weights is free.
+    The paper chooses it to be 1, which bounds every weight by 2 (with W = 1 at λ = 0); the
+    exponential form drops this bound. In both, an observed label counts as certain, and remains so
+    for every λ. The reversible form lets an observed preference of cell (k, l) be wrong with
+    probability b / (a + b), which is 0 for e ≥ -2, where the pairs of the cell hardly count any
+    more, and tends to 1 for e → -∞. At λ = 0 all three forms are the unweighted problem.
 
     Parameters
     ----------
+    form : {"paper", "exponential", "reversible"}
     scale : array of λ's shape
         The change of λ that moves the exponent by one: 1 for the indicator form, the share of
         pairs P of the entry for the closed form.
+    counts : array of shape (n_groups, n_groups)
+        The weight of the training pairs in each cell.
+    ungrouped : float
+        The weight of the training pairs with an item of unknown group.
     centred : bool
         Whether the closed form subtracts Σλ, for constraints with a reference A.
     enumeration : {"preference", "both"}
+        Whether pairs are enumerated once, or in both orders, which only the paper's form can be.
     """
 
+    form: str
     scale: Array
-    centred: bool
-    enumeration: str
+    counts: Array
+    ungrouped: float = 0.0
+    centred: bool = False
+    enumeration: str = "preference"
 
-    def table(self, lambda_: Array) -> Array:
-        """The table W for these multipliers."""
+    def tables(self, lambda_: Array) -> Array:
+        """The weights a and b, of shape (..., 2, n_groups, n_groups).
+
+        λ may have further axes before its own.
+        """
         exponent = np.zeros(lambda_.shape)
         np.divide(lambda_, self.scale, out=exponent, where=self.scale > 0)
+        own = tuple(range(-self.scale.ndim, 0))
         if self.centred:
-            exponent = exponent - lambda_.sum()
-        return weight_table(spread(exponent), enumeration=self.enumeration)
+            exponent = exponent - lambda_.sum(axis=own, keepdims=True)
+        if self.scale.ndim == 1:
+            exponent = np.repeat(exponent[..., None], len(self.scale), axis=-1)
+        if self.form == "paper":
+            observed = weight_table(exponent, enumeration=self.enumeration)
+        else:
+            observed = np.exp(exponent)
+        mirrored = np.zeros(observed.shape)
+        if self.form == "reversible":
+            mirrored = REVERSAL * np.maximum(np.exp(-exponent - START) - 1.0, 0.0)
+        return np.stack([observed, mirrored], axis=-3)
+
+    @property
+    def separable(self) -> bool:
+        """Whether the weight of a cell depends on its own λ only."""
+        return self.enumeration == "preference" and not self.centred
+
+    @property
+    def shares(self) -> Array:
+        """The share of the training pairs in each entry of `weights`."""
+        pairs = np.array([*self.counts.flat, *self.counts.flat, self.ungrouped])
+        total = max(float(self.counts.sum()) + self.ungrouped, 1e-300)
+        return np.asarray(pairs / total)
+
+    def weights(self, lambda_: Array) -> Array:
+        """Both tables as one axis, and the weight of pairs with an item of unknown group, 1."""
+        tables = self.tables(lambda_)
+        flat = tables.reshape(*tables.shape[:-3], -1)
+        return np.concatenate([flat, np.ones((*flat.shape[:-1], 1))], axis=-1)
+
+    def saturated(self, lambda_: Array) -> NDArray[np.bool_]:
+        """Whether each entry of λ is so large that a further change moves no weight noticeably.
+
+        The paper's weights are then within 0.01 of 0 or 2; others have no such limit below the
+        largest exponent.
+        """
+        exponent = np.divide(lambda_, self.scale, out=np.zeros(lambda_.shape), where=self.scale > 0)
+        limit = 5.3 if self.form == "paper" else FARTHEST
+        return np.asarray(np.abs(exponent) >= limit)
+
+    def table(self, lambda_: Array) -> Array:
+        """The table of these multipliers, or both tables if some mirrored pair has a weight."""
+        tables = self.tables(lambda_)
+        return np.asarray(tables if tables[1].any() else tables[0])
 
 
 def weight_table(exponent: Array, *, enumeration: str = "preference") -> Array:
-    r"""The K × K weights of preference pairs, from one exponent e = Σ λ c per cell.
+    r"""The paper's K × K weights of preference pairs, from one exponent e = Σ λ c per cell.
 
     .. math:: W_{kl} = 2 \sigma(e_{kl}) \quad\text{or, with both orders,}\quad
               W_{kl} = \sigma(e_{kl}) + \sigma(-e_{lk})
@@ -215,7 +361,7 @@ def weight_table(exponent: Array, *, enumeration: str = "preference") -> Array:
            [1., 1.]])
     """
     if enumeration == "both":
-        return np.asarray(expit(exponent) + expit(-exponent.T))
+        return np.asarray(expit(exponent) + expit(-np.swapaxes(exponent, -1, -2)))
     return np.asarray(2.0 * expit(exponent))
 
 
@@ -226,28 +372,50 @@ def make_weigher(
     enumeration: str,
     weighting: str,
 ) -> Weigher:
-    """Check the two options against the constraint, and compute the scale of the closed form."""
-    if enumeration not in ("preference", "both"):
-        raise ConstraintError(f"enumeration is {enumeration!r}; choose 'preference' or 'both'.")
-    if weighting not in ("indicator", "closed-form"):
-        raise ConstraintError(f"weighting is {weighting!r}; choose 'indicator' or 'closed-form'.")
+    """Check the options against the constraint, and compute what the weights depend on."""
     if enumeration == "both" and getattr(constraint, "name", "") == "intra":
         raise ConstraintError(
             "The intra-group constraint cannot be trained with enumeration='both': within a group, "
             "a pair and its mirror have the total weight σ(λ) + σ(-λ) = 1 for every λ, so no λ "
             "changes the ranker. Use enumeration='preference'."
         )
-    if weighting == "indicator":
-        return Weigher(np.ones(shape), False, enumeration)
+    counts = queries.total(pairs_by_cell)
+    ones = np.ones(counts.shape)
+    ungrouped = max(0.0, total_weight(queries, ones) - float(counts.sum()))
+    if weighting != "closed-form":
+        return Weigher(weighting, np.ones(shape), counts, ungrouped, enumeration=enumeration)
     if not isinstance(constraint, PairwiseConstraint):
         raise ConstraintError(
             f"weighting='closed-form' is defined only for the four pairwise constraints, not for "
-            f"{constraint!r}. Use weighting='indicator'."
+            f"{constraint!r}. Use weighting='paper'."
         )
     if constraint.average != "pair":
         raise ConstraintError(
             "weighting='closed-form' requires a constraint that pools pairs: if it averages over "
             f"queries, the weight of a pair depends on its query. Use {type(constraint).__name__}"
-            "(average='pair'), or weighting='indicator'."
+            "(average='pair'), or weighting='paper'."
         )
-    return Weigher(constraint.shares(queries), constraint.has_reference, enumeration)
+    scale = constraint.shares(queries)
+    return Weigher("paper", scale, counts, ungrouped, constraint.has_reference, enumeration)
+
+
+def as_weighting(weighting: Any, enumeration: Any, ranker: Any) -> str:
+    """Check both options; "auto" selects the widest form that the ranker can be trained with."""
+    require_choice("enumeration", enumeration, ("preference", "both"))
+    require_choice("weighting", weighting, ("auto", *WEIGHTINGS))
+    reversible = bool(getattr(ranker, "reversible", False))
+    if enumeration == "both" and weighting not in ("auto", "paper", "closed-form"):
+        raise ConstraintError(
+            f"enumeration='both' is a reading of the paper and has no {weighting} weights. Use "
+            "weighting='paper' or 'closed-form', or enumeration='preference'."
+        )
+    if weighting == "reversible" and not reversible:
+        raise InputError(
+            f"{type(ranker).__name__} cannot train on mirrored pairs, which weighting='reversible' "
+            "requires. Use weighting='exponential', or a loss and a ranker that are reversible."
+        )
+    if weighting != "auto":
+        return str(weighting)
+    if enumeration == "both":
+        return "paper"
+    return "reversible" if reversible else "exponential"

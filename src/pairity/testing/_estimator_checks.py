@@ -242,11 +242,12 @@ def check_response(subject: RankerSubject) -> None:
     table, step = cell_table(queries, ab=1.5), 0.1
     change = cell_table(queries, 0.0, ab=1.0, ba=-0.5)
     model = subject.fit(queries, table)
-    response = np.asarray(model.response(queries, table, change[None]))[0]
+    directions, coefficients = model.response(queries, table)
+    response = np.tensordot(change, coefficients[0], axes=2) @ directions
     up, down = (subject.scores(queries, table + sign * step * change) for sign in (1.0, -1.0))
     tolerant = replace(subject, rtol=max(subject.rtol, _RESPONSE_RTOL))
     what = "the response, and the difference between fits with more and with less weight"
-    advice = "Return the derivative of the scores along each change of the table, or no response."
+    advice = "Return the derivatives of the scores in the entries of the table, or no response."
     tolerant.same_order(response, (up - down) / (2 * step), what, advice)
 
 

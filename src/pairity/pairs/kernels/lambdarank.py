@@ -12,6 +12,9 @@ Where scores tie, |ΔNDCG| is its expectation over the orders of the tied items.
 block of positions. A pair depends only on this block and on the score, so items of one score, label
 and group are merged into one.
 
+With `certain`, all pairs count as ordered wrongly (p = 1), which gives the linear term of mirrored
+pairs: a p δ - b (1 - p) δ = (a + b) p δ - b δ.
+
 See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
 
@@ -82,6 +85,7 @@ class Rates(NamedTuple):
     narrow: bool
     near: float
     sigma: float
+    certain: bool
 
 
 class Ties(NamedTuple):
@@ -224,15 +228,17 @@ def _add_row(lo, hi, w, force, curve, g, h, u0):
 @inlined
 def _row(
     lo, hi, s, a, z, gain, discount, w, delta, force, curve, g, h,
-    s0, a0, z0, gain0, discount0, u0, narrow, near, sigma,
+    s0, a0, z0, gain0, discount0, u0, narrow, near, sigma, certain,
 ):  # fmt: skip
     """One preferred item against the range of lower ones: the sums that belong to it."""
     if narrow:
         hi = padded(lo, hi)
     _swap_gains(lo, hi, gain, discount, delta, gain0, discount0)
     if narrow:
+        a0 = 0.0 if certain else a0
         plain = _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near)
     else:
+        s0 = -np.inf if certain else s0
         plain = _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma)
     total, bend = _add_row(lo, hi, w, force, curve, g, h, u0)
     return plain, total, bend
@@ -241,7 +247,7 @@ def _row(
 @inlined
 def _tied_row(
     lo, hi, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
-    s0, a0, z0, gain0, discount0, u0, reach, share, level, even, narrow, near, sigma,
+    s0, a0, z0, gain0, discount0, u0, reach, share, level, even, narrow, near, sigma, certain,
 ):  # fmt: skip
     """The same where scores tie, of merged items."""
     if narrow:
@@ -250,8 +256,10 @@ def _tied_row(
         lo, hi, s, gain, discount, delta, s0, gain0, discount0, reach, share, level, even
     )
     if narrow:
+        a0 = 0.0 if certain else a0
         _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near)
     else:
+        s0 = -np.inf if certain else s0
         _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma)
     plain = _dot(lo, hi, count, force)
     total, bend = _add_row(lo, hi, w, force, curve, g, h, u0)
@@ -268,7 +276,7 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, rates, ties):
     s, a, z, gain, discount, w, g, h, count = ranked
     index, passed, top_ranked = top
     top_s, top_a, top_z, top_gain, top_discount, top_w, top_g, top_h, top_count = top_ranked
-    delta, force, curve, narrow, near, sigma = rates
+    delta, force, curve, narrow, near, sigma, certain = rates
     if ties is not None:
         all_even, edge, edge_score, edge_reach, edge_share = ties
     n = code.size
@@ -293,12 +301,14 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, rates, ties):
                     added, total, bend = _row(
                         start[i], n, s, a, z, gain, discount, w, delta, force, curve, g, h,
                         s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
+                        certain,
                     )  # fmt: skip
                 else:
                     added, total, bend = _row(
                         passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
                         top_w, delta, force, curve, top_g, top_h,
                         s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
+                        certain,
                     )  # fmt: skip
                 plain += added
             else:
@@ -308,14 +318,14 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, rates, ties):
                         start[i], n, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
                         s[i], a[i], z[i], gain[i], discount[i], u,
                         discount[i] if inside else edge_reach, 1.0 if inside else edge_share,
-                        s[i], all_even[i], narrow, near, sigma,
+                        s[i], all_even[i], narrow, near, sigma, certain,
                     )  # fmt: skip
                 else:  # all items of the list of the first k are above the item
                     added, total, bend = _tied_row(
                         passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
                         top_count, top_w, delta, force, curve, top_g, top_h,
                         s[i], a[i], z[i], gain[i], discount[i], u, 0.0, 0.0, edge_score,
-                        edge_reach - edge_share * discount[i], narrow, near, sigma,
+                        edge_reach - edge_share * discount[i], narrow, near, sigma, certain,
                     )  # fmt: skip
                 plain += count[i] * added
             g[i] -= u * total
@@ -486,9 +496,12 @@ def _empty_ranked(size):
 @njit(cache=True, nogil=True)
 def lambdarank(
     first, last, layout, scores, labels, table, query_weight, gains, discounts, k, sigma,
-    normalise, gradient, hessian,
+    normalise, certain, factors, gradient, hessian,
 ):  # fmt: skip
-    """Gradient and Hessian of LambdaRank, as `pairity.pairs.losses.LambdaRank` defines them."""
+    """Gradient and Hessian of LambdaRank, as `pairity.pairs.losses.LambdaRank` defines them.
+
+    Writes the factor of each query to `factors`; with `certain`, reads it from there.
+    """
     size = max(layout.longest + LANES, APART)
     ranked = _empty_ranked(size)
     s, a, gain, discount, g, h = (
@@ -546,7 +559,7 @@ def lambdarank(
         if narrow:
             exponentials(m, a, 0.0, a, bits, scale)
         n_top = _select_top(m, k, rank, ranked, top)
-        rates = Rates(delta, force, curve, narrow, 0.01 if distances else 1.0, sigma)
+        rates = Rates(delta, force, curve, narrow, 0.01 if distances else 1.0, sigma, certain)
         if tied:
             remaining = Items(
                 items.order, merged.start[:m], items.level, merged.code[:m], merged.by_group[:m],
@@ -560,6 +573,9 @@ def lambdarank(
         if normalise and factor * plain > 0.0:
             total = 2.0 * (factor * plain)
             factor *= np.log1p(total) / (total * _LOG_2)
+        if certain:
+            factor = factors[q]
+        factors[q] = factor
         v = query_weight[q] * factor
         if tied:
             _scatter_merged(items, merged.weight, target, g, v, gradient)
