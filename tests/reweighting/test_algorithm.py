@@ -1,5 +1,7 @@
 """Algorithm 1: weights, Theorem 1, solvers, and how fits end."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -303,7 +305,8 @@ class Scripted:
             if abs(gap) <= tolerance:
                 break
             violation = np.array([[np.nan, gap / 2], [-gap / 2, np.nan]])
-            lambda_, state = solver.step(lambda_, violation, state)
+            current = SimpleNamespace(lambda_=lambda_, delta=violation, usable=True)
+            lambda_, state = solver.step(current, state, None)
             if lambda_ is None:
                 break
         return self.seen

@@ -559,8 +559,10 @@ class HalfHearted:
     def start(self, *_):
         return 2
 
-    def step(self, lambda_, delta, state, *_, **__):
-        return (lambda_ - np.nan_to_num(delta), state - 1) if state else (None, state)
+    def step(self, current, state, _):
+        if not state:
+            return None, state
+        return current.lambda_ - np.nan_to_num(current.delta), state - 1
 
 
 def test_a_user_defined_solver():

@@ -272,25 +272,22 @@ class Sampled:
 
         Parameters and result are those of `Logistic.derivatives`; `iteration` is 0 or greater.
         """
-        padded = queries.pad(table)
-        if padded.ndim == 2:
-            return self._derivatives(queries, scores, padded, iteration)
-        gradient, hessian = self._derivatives(queries, scores, padded.sum(axis=0), iteration)
-        equal = np.zeros(queries.n_items)  # at equal scores every pair has the gradient -1/2
-        linear = -2.0 * self._derivatives(queries, equal, padded[1], iteration)[0]
-        return gradient + linear, hessian
+        layout, padded = queries.layout, queries.pad(table)
 
-    def _derivatives(
-        self, queries: Queries, scores: Array, padded: Array, iteration: int
-    ) -> tuple[Array, Array]:
-        layout = queries.layout
-        gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
-        run_blocks(
-            sampled_kernels.sampled, layout.bounds, layout, as_kernel_input(scores), padded,
-            queries.weight_of_query, int(self.n_pairs), int(self.random_state), int(iteration),
-            gradient, hessian,
-        )  # fmt: skip
-        return gradient, hessian
+        def run(scores: Array, table: Array) -> tuple[Array, Array]:
+            gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+            run_blocks(
+                sampled_kernels.sampled, layout.bounds, layout, as_kernel_input(scores), table,
+                queries.weight_of_query, int(self.n_pairs), int(self.random_state), int(iteration),
+                gradient, hessian,
+            )  # fmt: skip
+            return gradient, hessian
+
+        if padded.ndim == 2:
+            return run(scores, padded)
+        gradient, hessian = run(scores, padded.sum(axis=0))
+        equal = np.zeros(queries.n_items)  # at equal scores every pair has the gradient -1/2
+        return gradient - 2.0 * run(equal, padded[1])[0], hessian
 
     def value(self, queries: Queries, scores: Array, table: ArrayLike) -> float:
         """The loss of `Logistic` on all pairs, which the draws estimate."""
@@ -382,33 +379,23 @@ class LambdaRank:
         Parameters and result are those of `Logistic.derivatives`. Labels must be whole numbers, 0
         or greater, that have a gain.
         """
-        gains, padded = self._gains_for(queries), queries.pad(table)
+        gains, padded, layout = self._gains_for(queries), queries.pad(table), queries.layout
         factors = np.empty(queries.n_queries)
-        combined = padded if padded.ndim == 2 else padded.sum(axis=0)
-        gradient, hessian = self._derivatives(queries, scores, combined, gains, factors)
-        if padded.ndim == 3:
-            wrong = self._derivatives(queries, scores, padded[1], gains, factors, certain=True)
-            gradient = gradient - wrong[0]
-        return gradient, hessian
 
-    def _derivatives(
-        self,
-        queries: Queries,
-        scores: Array,
-        padded: Array,
-        gains: Array,
-        factors: Array,
-        certain: bool = False,
-    ) -> tuple[Array, Array]:
-        layout = queries.layout
-        gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
-        run_blocks(
-            lambdarank_kernels.lambdarank, layout.bounds, layout, as_kernel_input(scores),
-            queries.y, padded, queries.weight_of_query, gains,
-            1.0 / np.log2(2.0 + np.arange(layout.longest)), min(int(self.k), layout.longest),
-            float(self.sigma), bool(self.normalise), certain, factors, gradient, hessian,
-        )  # fmt: skip
-        return gradient, hessian
+        def run(table: Array, certain: bool) -> tuple[Array, Array]:
+            gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+            run_blocks(
+                lambdarank_kernels.lambdarank, layout.bounds, layout, as_kernel_input(scores),
+                queries.y, table, queries.weight_of_query, gains,
+                1.0 / np.log2(2.0 + np.arange(layout.longest)), min(int(self.k), layout.longest),
+                float(self.sigma), bool(self.normalise), certain, factors, gradient, hessian,
+            )  # fmt: skip
+            return gradient, hessian
+
+        if padded.ndim == 2:
+            return run(padded, False)
+        gradient, hessian = run(padded.sum(axis=0), False)
+        return gradient - run(padded[1], True)[0], hessian
 
     def _gains_for(self, queries: Queries) -> Array:
         labels = queries.y

@@ -192,9 +192,7 @@ def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
             foresee = None
             if hasattr(model, "response"):
                 foresee = partial(foresight, problem, model, current.lambda_)
-            following, state = solver.step(
-                current.lambda_, current.delta, state, foresee, usable=current.usable
-            )
+            following, state = solver.step(current, state, foresee)
             if following is not None:
                 lambda_ = settle(following, scale)
             if following is None or np.array_equal(lambda_, current.lambda_):

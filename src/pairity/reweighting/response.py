@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -94,22 +94,17 @@ def foresight(problem: Problem, model: Any, lambda_: Array, *, sharp: bool = Fal
 
 def _rehearse(problem: Problem, model: Any, width: float, lambda_: Array, change: Array) -> Array:
     """Return the change of the smoothed delta when the sample is retrained with a change of λ."""
-    part, constraint = problem.sample, problem.constraint
+    part = problem.sample
     before = part.each(partial(scores_of, model))
     after = part.each(partial(scores_of, problem.train_on_sample(lambda_ + change, model)))
-    moved = partial(_smooth, constraint, width * _deviation(part.total(_squares, before, ())))
-    return np.nan_to_num(moved(part, after) - moved(part, before))
+    bandwidth = width * _deviation(part.total(_squares, before, ()))
+    move = part.each(_difference, after, before)
+    changes = _changes(problem.constraint, bandwidth, np.ones(1), part, before, move)
+    return changes.reshape(change.shape)
 
 
-def _smooth(constraint: Constraint, bandwidth: float, part: Any, scores: Array) -> Array:
-    """Return delta, of a pairwise constraint smoothed over a bandwidth."""
-    if isinstance(constraint, PairwiseConstraint):
-        constraint, scores = replace(constraint, soft=True), part.each(_scaled(bandwidth), scores)
-    return constraint.delta(part, scores)
-
-
-def _scaled(bandwidth: float) -> Callable[..., Array]:
-    return lambda _queries, scores: scores / bandwidth
+def _difference(_queries: Queries, after: Array, before: Array) -> Array:
+    return (after - before)[None]
 
 
 def _deviation(squares: Array) -> float:
@@ -122,22 +117,28 @@ def _slopes(
 ) -> Array:
     """Return the derivatives of the smoothed delta along several directions of the scores."""
     squares = part.total(_squares, scores, directions)
-    bandwidth, sizes = width * _deviation(squares), np.sqrt(squares[1:])
-    if isinstance(constraint, PairwiseConstraint):
-        constraint, step = replace(constraint, soft=True), _STEP
-    else:
-        step = 1.0  # the values have steps
+    sizes = np.sqrt(squares[1:])
+    step = _STEP if isinstance(constraint, PairwiseConstraint) else 1.0  # other values have steps
     steps = step * width * np.divide(sizes[0], sizes[1:], where=sizes[1:] > 0, out=sizes[1:])
-    moved = partial(_moved, constraint, bandwidth, steps)
-    deltas: Any
+    bandwidth = width * _deviation(squares)
+    slopes = _changes(constraint, bandwidth, steps, part, scores, directions).T
+    return np.asarray(np.divide(slopes, steps, out=np.zeros_like(slopes), where=steps > 0))
+
+
+def _changes(
+    constraint: Any, width: float, steps: Array, part: Any, scores: Array, directions: Array
+) -> Array:
+    """Return the changes of the smoothed delta by a step along each direction, as rows."""
+    if isinstance(constraint, PairwiseConstraint):
+        constraint = replace(constraint, soft=True)
+    moved = partial(_moved, constraint, width, steps)
     if hasattr(constraint, "totals"):
         totals = part.total(moved, scores, directions)
-        deltas = [cast(Any, constraint).from_totals(total, part.groups) for total in totals]
+        deltas = np.array([constraint.from_totals(total, part.groups) for total in totals])
     else:
         deltas = moved(part, scores, directions)
-    flat = np.nan_to_num(np.array(deltas)).reshape(len(steps) + 1, -1)
-    slopes = np.asarray((flat[1:] - flat[0]).T)
-    return np.asarray(np.divide(slopes, steps, out=np.zeros_like(slopes), where=steps > 0))
+    flat = np.nan_to_num(deltas).reshape(len(steps) + 1, -1)
+    return np.asarray(flat[1:] - flat[0])
 
 
 def _moved(

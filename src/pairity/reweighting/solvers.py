@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from pairity._utils.validation import require_number
 from pairity.constraints import Contrasts
 from pairity.exceptions import InputError
 from pairity.reweighting.weights import FARTHEST
+
+if TYPE_CHECKING:
+    from pairity.reweighting.algorithm import Round  # which imports Solver from here
 
 # Computes a `pairity.reweighting.response.Foresight` around λ, if the ranker can; with sharp=True,
 # one that smooths the violation less.
@@ -53,19 +56,16 @@ class Solver(Protocol):
         """
         ...
 
-    def step(
-        self,
-        lambda_: Array,
-        delta: Array,
-        state: Any,
-        foresee: Foresee = None,
-        *,
-        usable: bool = True,
-    ) -> tuple[Array | None, Any]:
+    def step(self, current: Round, state: Any, foresee: Foresee) -> tuple[Array | None, Any]:
         """Return the next λ, or None to give up, and the next state.
 
-        `foresee` computes a `Foresight` around `lambda_`, if the ranker can. `usable` is False if
-        the round cannot be kept whatever its delta, because its AUC is below one half.
+        Parameters
+        ----------
+        current : Round
+            The round that has just ended. A round that is not `usable` cannot be kept.
+        state : the state that `start` or the last step returned
+        foresee : callable or None
+            Computes a `Foresight` around the λ of this round, if the ranker can.
         """
         ...
 
@@ -88,17 +88,9 @@ class PlainStep:
     def start(self, delta: Array, scale: Array, tolerance: float = 0.0) -> None:
         """There is no state."""
 
-    def step(
-        self,
-        lambda_: Array,
-        delta: Array,
-        state: None,
-        foresee: Foresee = None,  # noqa: ARG002
-        *,
-        usable: bool = True,  # noqa: ARG002
-    ) -> tuple[Array, None]:
+    def step(self, current: Round, state: None, _: Foresee) -> tuple[Array, None]:
         """One step along delta; entries that are not compared stay."""
-        return lambda_ - self.eta * np.nan_to_num(delta), state
+        return current.lambda_ - self.eta * np.nan_to_num(current.delta), state
 
 
 @dataclass(frozen=True)
@@ -167,27 +159,22 @@ class DampedStep:
         return _Search(contrasts, units, self.radius, aim, prior, prior)
 
     def step(
-        self,
-        lambda_: Array,
-        delta: Array,
-        state: _Search,
-        foresee: Foresee = None,
-        *,
-        usable: bool = True,
+        self, current: Round, state: _Search, foresee: Foresee
     ) -> tuple[Array | None, _Search]:
         """The next λ, from the best one so far."""
-        point, gaps = np.ravel(lambda_) / state.units, state.contrasts.gaps(delta)
+        point = np.ravel(current.lambda_) / state.units
+        gaps = state.contrasts.gaps(current.delta)
         if not len(state.best) and len(gaps) == 1:  # aim at the nearer end of the tolerance
             state = replace(state, aim=0.0, centre=np.clip(gaps, -state.aim, state.aim))
-        state = state.learn(point, gaps - state.centre, foresee, usable)
+        state = state.learn(point, gaps - state.centre, foresee, current.usable)
         if state.best is point:
-            state = replace(state, path=-np.nan_to_num(np.ravel(delta)) / state.units)
+            state = replace(state, path=-np.nan_to_num(np.ravel(current.delta)) / state.units)
         following = None
         if state.n_rounds <= self.budget:
             following, state = state.next_point(self.narrowest, self.patience, foresee)
         if following is None:
             return None, state
-        return (following * state.units).reshape(lambda_.shape), state
+        return (following * state.units).reshape(current.lambda_.shape), state
 
 
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
