@@ -205,13 +205,11 @@ def _memory_advice(library: str, in_files: bool) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, NoMemoryError) or not is_lack_of_memory(error):
             raise
-        alternative = "Or leave the features in Parquet files: pairity.read_parquet."
-        if in_files:
-            alternative = LITTLE_MEMORY
+        elsewhere = "Or leave the features in Parquet files: pairity.read_parquet."
         message = (str(error).strip().splitlines() or ["no message"])[0]
         raise NoMemoryError(
             f"Memory ran out in training ({type(error).__name__}: {message[:200]}). "
-            f"{_MEMORY_ADVICE[library]} {alternative}"
+            f"{_MEMORY_ADVICE[library]} {LITTLE_MEMORY if in_files else elsewhere}"
         ) from error
 
 

@@ -100,8 +100,7 @@ def train_on_workers(queries: DaskQueries, ranker: Any, follow: Any, fit_params:
                 fitted, lambda_, counted = _run(queries, ranker, follow, fit_params)
             break
         except _LostWorkerError as error:
-            lost = error
-            before = len(queries.shares)
+            lost, before = error, len(queries.shares)
             _wait_for_workers(queries.client, n_returning)
             queries.place()
             if len(queries.shares) < before and type(ranker).engine[0] == "lightgbm":
@@ -184,8 +183,7 @@ def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
             break
         time.sleep(min(0.5, 0.02 + 0.05 * (time.monotonic() - started)))
     if failed_at is None:
-        results: list[Any] = client.gather(tasks)
-        return results
+        return list(client.gather(tasks))
     _free(client, tasks, waiting, alive)
     time.sleep(0.5)  # the scheduler notices lost workers with a delay
     alive = workers_of(client)
@@ -201,10 +199,8 @@ def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
 
 def _is_of_peers(error: Any) -> bool:
     """Whether a worker failed because of another worker."""
-    if isinstance(error, TrainingError):
-        return True
     if isinstance(error, PairityError):
-        return False
+        return isinstance(error, TrainingError)
     text = str(error).lower()
     return any(word in text for word in ("socket", "connection", "rabit", "allreduce", "tracker"))
 
@@ -320,18 +316,15 @@ def _meet(meeting: Meeting, rank: int) -> Peers:
     if meeting.size == 1:
         return Peers()
     if not rank:
-        door = _open[meeting.token, -1]
-        return Peers.listen(door, meeting.key, meeting.size, MEETING)
-    first = (meeting.hosts[0], meeting.door)
-    return Peers.join(first, meeting.key, rank, meeting.size, MEETING)
+        return Peers.listen(_open[meeting.token, -1], meeting.key, meeting.size, MEETING)
+    return Peers.join((meeting.hosts[0], meeting.door), meeting.key, rank, meeting.size, MEETING)
 
 
 def _network(meeting: Meeting, rank: int) -> dict[str, Any]:
     """Return LightGBM's network parameters, and free the reserved port for it."""
     _open.pop((meeting.token, rank)).close()
-    addresses = zip(meeting.hosts, meeting.ports, strict=True)
     return {
-        "machines": ",".join(f"{host}:{port}" for host, port in addresses),
+        "machines": ",".join(map("{}:{}".format, meeting.hosts, meeting.ports)),
         "local_listen_port": meeting.ports[rank],
         "num_machines": meeting.size,
         "time_out": 120,

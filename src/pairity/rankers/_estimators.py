@@ -51,16 +51,15 @@ def require_same_features(estimator: Any, names: tuple[str, ...] | None, n_featu
     """Refuse other features than those the estimator was fitted on."""
     expected = getattr(estimator, "feature_names_in_", None)
     if names is not None and expected is not None and names != tuple(expected):
-        pairs = zip(names, expected, strict=False)
-        column = next((k for k, (name, other) in enumerate(pairs) if name != other), None)
-        where = ""
-        if column is not None:
-            where = (
-                f"; column {column} is {show(names[column])} instead of {show(expected[column])}"
-            )
+        differences = (
+            f"; column {column} is {show(name)} instead of {show(other)}"
+            for column, (name, other) in enumerate(zip(names, expected, strict=False))
+            if name != other
+        )
         raise InputError(
-            f"X has {len(names)} features, but the model was fitted on {len(expected)}{where}. "
-            "Pass the same columns in the same order; for files, read_parquet(features=[...])."
+            f"X has {len(names)} features, but the model was fitted on {len(expected)}"
+            f"{next(differences, '')}. Pass the same columns in the same order; for files, "
+            "read_parquet(features=[...])."
         )
     if n_features != estimator.n_features_in_:
         raise InputError(
@@ -335,8 +334,7 @@ class PairRanker(RankingEstimator):
         module: Any = None,  # noqa: ARG003 - TorchRanker reads it
     ) -> Self:
         """Return the ranker, not fitted."""
-        ranker: Self = build(cls, cls._decode_settings(entry), entry.place)
-        return ranker
+        return build(cls, cls._decode_settings(entry), entry.place)  # type: ignore[no-any-return]
 
     def _encode_settings(self) -> dict[str, Any]:
         params = self.get_params(deep=False)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,7 +25,7 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.cells import cell_counts, total_weight
 from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic
-from pairity.rankers._products import one_blas_thread, times, transposed_times
+from pairity.rankers._products import one_blas_thread, row_blocks, times, transposed_times
 
 MOST_WHITENED = 1500  # features up to which a dense Cholesky factor is worth its cost
 _BLOCK_ENTRIES = 100_000  # entries of a centred copy, made block by block: they fit in the cache
@@ -45,9 +45,9 @@ class LinearData(ABC):
         self.queries, self.margin = queries, margin
 
     @property
-    @abstractmethod
     def n_features(self) -> int:
         """Number of features."""
+        return int(self.queries.n_features)
 
     @abstractmethod
     def deviations(self) -> Array:
@@ -88,10 +88,8 @@ class LinearData(ABC):
 def linear_data(queries: Any, margin: float = 0.0) -> LinearData:
     """Return the `LinearData` of these queries."""
     if not isinstance(queries, Queries):
-        on_workers: LinearData = queries.cached(
-            "linear", margin, lambda: OnWorkers(queries, margin)
-        )
-        return on_workers
+        make = partial(OnWorkers, queries, margin)
+        return cast(LinearData, queries.cached("linear", margin, make))
     require_features(queries)
     if isinstance(queries.X, ParquetFeatures):
         return queries.cached("streamed", margin, lambda: Streamed(queries, margin))
@@ -100,11 +98,6 @@ def linear_data(queries: Any, margin: float = 0.0) -> LinearData:
 
 class _Local(LinearData):
     """`LinearData` of one process: sums over parts of the queries."""
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return int(self.queries.X.shape[1])
 
     @abstractmethod
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
@@ -221,11 +214,10 @@ class Streamed(_Local):
         height = max(1, BLOCK_ENTRIES // self.n_features)
         marks = np.arange(height, queries.n_items, height)
         self._cuts = np.unique(np.r_[0, np.searchsorted(bounds, marks), len(bounds) - 1])
-        self._prepared: tuple[Array, Queries] | None = None
 
     def deviations(self) -> Array:
         """Return standard deviations, computed once."""
-        return self._prepare()[0]
+        return self._prepared[0]
 
     def scores(self, coefs: Array) -> Array:
         """Return scores for several coefficient vectors, in one pass."""
@@ -236,7 +228,7 @@ class Streamed(_Local):
 
     def sample(self, weights: Array) -> Queries:
         """Return some of the queries, or others if those have weight 0."""
-        part = self._prepare()[1]
+        part = self._prepared[1]
         if total_weight(part, weights) > 0.0:
             return part
         positive = (cell_counts(self.queries) * self.queries.pad(weights)).sum(axis=(1, 2)) > 0.0
@@ -252,22 +244,19 @@ class Streamed(_Local):
             part, X = self.ordered.between(first, last), np.asarray(block, dtype=np.float64)
             yield part, X, times(X, coef)
 
-    def _prepare(self) -> tuple[Array, Queries]:
-        """Return deviations and the sample. This pass finds missing and infinite values."""
-        if self._prepared is None:
-            queries = replace(self.queries, X=None)
-            chosen = np.zeros(queries.n_queries, dtype=bool)
-            chosen[:: sampling_step(queries.n_items, self.n_features)] = True
-            of_row = chosen[queries.query]
-            picked, moments = [], _Moments(self.n_features)
-            weight = row_weights(queries)
-            for rows, block in self.X.blocks():
-                require_finite(block, self.X.names, rows.start)
-                moments.add(*_moments(np.asarray(block, dtype=np.float64), weight[rows]))
-                picked.append(np.array(block[of_row[rows]], dtype=np.float64, order="C"))
-            sample = replace(queries.take(chosen), X=np.concatenate(picked))
-            self._prepared = moments.deviations(), sample
-        return self._prepared
+    @cached_property
+    def _prepared(self) -> tuple[Array, Queries]:
+        """Deviations and the sample. This pass finds missing and infinite values."""
+        queries = replace(self.queries, X=None)
+        chosen = np.zeros(queries.n_queries, dtype=bool)
+        chosen[:: sampling_step(queries.n_items, self.n_features)] = True
+        of_row, weight = chosen[queries.query], row_weights(queries)
+        picked, moments = [], _Moments(self.n_features)
+        for rows, block in self.X.blocks():
+            require_finite(block, self.X.names, rows.start)
+            moments.add(*_moments(np.asarray(block, dtype=np.float64), weight[rows]))
+            picked.append(np.array(block[of_row[rows]], dtype=np.float64, order="C"))
+        return moments.deviations(), replace(queries.take(chosen), X=np.concatenate(picked))
 
 
 class OnWorkers(LinearData):
@@ -276,13 +265,7 @@ class OnWorkers(LinearData):
     Coefficients and weight tables are sent to the workers, which return sums.
     """
 
-    _sampled: Any = None
     _deviations: Array | None = None
-
-    @property
-    def n_features(self) -> int:
-        """Number of features."""
-        return int(self.queries.n_features)
 
     def deviations(self) -> Array:
         """Return standard deviations, from the moments of the workers' shares."""
@@ -320,14 +303,15 @@ class OnWorkers(LinearData):
 
     def sample(self, weights: Array) -> Any:
         """Return some of the queries, on the workers, or all if those have weight 0."""
-        if self._sampled is None:
-            step = sampling_step(self.queries.n_items, self.n_features)
-            self._sampled = self.queries.thinned(step)
         return self._sampled if total_weight(self._sampled, weights) > 0.0 else self.queries
 
+    @cached_property
+    def _sampled(self) -> Any:
+        return self.queries.thinned(sampling_step(self.queries.n_items, self.n_features))
+
     def _sum(self, method: str, *arguments: Any, **options: Any) -> Array:
-        total: Array = self.queries.total(partial(_call, method, self.margin, arguments, options))
-        return total
+        call = partial(_call, method, self.margin, arguments, options)
+        return np.asarray(self.queries.total(call))
 
 
 def _call(method: str, margin: float, arguments: Any, options: Any, queries: Queries) -> Array:
@@ -395,8 +379,7 @@ def _moments(X: Features, weight: Array) -> tuple[float, Array, Array]:
             absent[absent < 1e-12] = 0.0
             variance = np.asarray(centred.multiply(centred).T @ weight) + absent * mean**2
         else:
-            height = max(1, _BLOCK_ENTRIES // X.shape[1])
-            blocks = [slice(start, start + height) for start in range(0, X.shape[0], height)]
+            blocks = row_blocks(X, _BLOCK_ENTRIES)
             parts = [partial(_squares, X, mean, weight, rows) for rows in blocks]
             variance = np.sum(run_all(parts), axis=0)
     return total, mean, variance

@@ -65,7 +65,8 @@ def times(X: Features | ParquetFeatures, vector: Array) -> Array:
         return result
     if sp.issparse(X) or X.size <= _BLOCK_ENTRIES:
         return np.asarray(X @ vector)
-    return _over_rows(X.T, vector) if _is_by_columns(X) else _by_rows(X, vector)
+    # If columns are contiguous, a slice of rows would be copied.
+    return _over_rows(X.T, vector) if X.flags.f_contiguous else _by_rows(X, vector)
 
 
 def transposed_times(X: Features | ParquetFeatures, vector: Array) -> Array:
@@ -77,33 +78,22 @@ def transposed_times(X: Features | ParquetFeatures, vector: Array) -> Array:
         return total
     if sp.issparse(X) or X.size <= _BLOCK_ENTRIES:
         return np.asarray(X.T @ vector)
-    return _by_rows(X.T, vector) if _is_by_columns(X) else _over_rows(X, vector)
-
-
-def _is_by_columns(X: Array) -> bool:
-    """Whether columns are contiguous, so that a slice of rows would be copied."""
-    return bool(X.flags.f_contiguous)
+    return _by_rows(X.T, vector) if X.flags.f_contiguous else _over_rows(X, vector)
 
 
 def _by_rows(X: Array, vector: Array) -> Array:
     """Return X @ vector, computed in blocks of rows."""
-    result = np.empty(X.shape[0])
-
-    def fill(rows: slice) -> None:
-        np.dot(X[rows], vector, out=result[rows])
-
-    run_all([partial(fill, rows) for rows in _blocks(X)])
-    return result
+    parts = [partial(np.dot, X[rows], vector) for rows in row_blocks(X, _BLOCK_ENTRIES)]
+    return np.concatenate(run_all(parts))
 
 
 def _over_rows(X: Array, vector: Array) -> Array:
     """Return X.T @ vector, summed over blocks of rows."""
-    parts = run_all(
-        [partial(lambda rows: np.dot(vector[rows], X[rows]), rows) for rows in _blocks(X)]
-    )
-    return np.asarray(np.sum(parts, axis=0))
+    parts = [partial(np.dot, vector[rows], X[rows]) for rows in row_blocks(X, _BLOCK_ENTRIES)]
+    return np.asarray(np.sum(run_all(parts), axis=0))
 
 
-def _blocks(X: Array) -> list[slice]:
-    size = max(1, _BLOCK_ENTRIES // X.shape[1])
+def row_blocks(X: Features, n_entries: int) -> list[slice]:
+    """Return slices of rows with at most `n_entries` entries of X each, or one row."""
+    size = max(1, n_entries // X.shape[1])
     return [slice(start, start + size) for start in range(0, X.shape[0], size)]

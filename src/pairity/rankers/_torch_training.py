@@ -18,6 +18,7 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityError, TrainingError
 from pairity.pairs.cells import cell_counts
 from pairity.pairs.losses import as_loss
+from pairity.rankers._products import row_blocks
 
 _LEAST_STEPS, _LARGEST_BATCH = 20, 32  # steps per epoch and queries per step of "auto"
 _PREDICT_ENTRIES = 10_000_000  # entries of X that are scored at once: 40 MB as float32
@@ -111,9 +112,8 @@ class Trainer:
         n_batches = 1 if batch_queries is None else -(-n_queries // int(batch_queries))
         single = self._batch(np.arange(n_queries)) if n_batches == 1 else None
         epochs, patience = int(self.settings.epochs), self.settings.patience
-        decay = bool(self.settings.decay)
         schedule = self.torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: 1.0 - decay * step / (epochs * n_batches)
+            optimizer, lambda step: 1.0 - bool(self.settings.decay) * step / (epochs * n_batches)
         )
         best, best_state, n_stale = np.inf, None, 0
         for self.n_epochs in range(1, epochs + 1):
@@ -126,12 +126,11 @@ class Trainer:
                 losses.append(self._step(optimizer, batch, n_batches))
                 schedule.step()
             value = self._record(float(np.sum(losses)))
+            n_stale += 1
             if value < best:
                 best, n_stale, self.best_epoch = value, 0, self.n_epochs
                 if self.held_out is not None:
                     best_state = copy.deepcopy(self.module.state_dict())
-            else:
-                n_stale += 1
             if patience is not None and n_stale >= patience:
                 break
         if best_state is None:
@@ -181,7 +180,7 @@ class Trainer:
         return losses[0]
 
 
-def find_device(torch: Any, name: Any) -> Any:
+def as_device(torch: Any, name: Any) -> Any:
     """Return the device of that name; "auto" means a GPU if there is one."""
     if isinstance(name, str) and name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -222,18 +221,14 @@ def _forward(torch: Any, module: Any, X: Any) -> Any:
 
 
 def _numbers(torch: Any, scores: Any) -> Array:
-    numbers: Array = scores.detach().to("cpu", torch.float64).numpy()
-    return numbers
+    return np.asarray(scores.detach().to("cpu", torch.float64).numpy())
 
 
 def predict(torch: Any, module: Any, X: Features, device: Any) -> Array:
     """Return scores, computed in blocks of rows to bound the memory."""
-    n_items, n_features = X.shape
-    rows = max(1, _PREDICT_ENTRIES // n_features)
-    scores = np.empty(n_items)
+    scores = np.empty(X.shape[0])
     with torch.no_grad():
-        for start in range(0, n_items, rows):
-            part = slice(start, start + rows)
+        for part in row_blocks(X, _PREDICT_ENTRIES):
             features = _tensor(torch, X[part], module, device)
             scores[part] = _numbers(torch, _forward(torch, module, features))
     return scores

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from inspect import isfunction
-from typing import Any
+from typing import Any, cast
 
 from sklearn.base import BaseEstimator, is_regressor
 
@@ -63,8 +63,7 @@ def as_ranker(model: Any) -> Ranker:
             f"ranker is the class {model.__name__}. Pass an instance: {model.__name__}()."
         )
     if hasattr(type(model), "fit_pairs") and hasattr(type(model), "predict"):
-        ranker: Ranker = model
-        return ranker
+        return cast(Ranker, model)
     _refuse_cross_validation(model)
     families = [(base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__]
     if families[0] in _DASK:
@@ -75,8 +74,7 @@ def as_ranker(model: Any) -> Ranker:
         return as_ranker(kind(**settings))
     for family in families:
         if family in _ADAPTERS:
-            wrapped: Ranker = getattr(rankers, _ADAPTERS[family])(model)
-            return wrapped
+            return cast(Ranker, getattr(rankers, _ADAPTERS[family])(model))
     name = type(model).__name__
     for library, _ in families:
         if library in _RANKING_MODELS:

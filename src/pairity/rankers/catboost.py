@@ -211,8 +211,7 @@ def _pools(
             train.quantize(**binning)
         return train, _evaluation(cb, sets, options), sets
 
-    ids = [id(value) for value in sets.values()]
-    settings = repr(options), repr(binning), positive.tolist(), ids
+    settings = repr(options), repr(binning), positive.tolist(), list(map(id, sets.values()))
     return queries.cached("catboost", settings, make)
 
 

@@ -112,7 +112,10 @@ class LinearRanker(PairRanker):
 
     def fit_data(self, data: LinearData, weights: Array, *, previous: Any = None) -> Self:
         """Fit like `fit_pairs`, on rows in any place that `LinearData` supports."""
-        self._check_parameters()
+        require_number(self.alpha, "alpha")
+        require_number(self.margin, "margin")
+        require_number(self.tol, "tol", positive=True)
+        require_count(self.max_iter, "max_iter")
         self.n_features_in_ = data.n_features
         scale = data.deviations()
         start = np.zeros(self.n_features_in_)
@@ -181,14 +184,7 @@ class LinearRanker(PairRanker):
         arrays = _read_arrays(data, self.n_features_in_)
         self.coef_, self._beta, self._scale = (arrays[name] for name in _ARRAYS)
         self.loss_ = state.read("loss", float)
-        self.n_iter_ = state.count("n_iter")
-        self.n_evaluations_ = state.count("n_evaluations")
-
-    def _check_parameters(self) -> None:
-        require_number(self.alpha, "alpha")
-        require_number(self.margin, "margin")
-        require_number(self.tol, "tol", positive=True)
-        require_count(self.max_iter, "max_iter")
+        self.n_iter_, self.n_evaluations_ = state.count("n_iter"), state.count("n_evaluations")
 
 
 def _read_arrays(data: bytes, n_features: int) -> dict[str, Array]:
@@ -339,8 +335,7 @@ def _minimise(problem: _Problem, start: Array, tol: float, max_iter: int) -> _Mi
         },
     )  # fmt: skip
     beta, loss = start + whitening.to_beta(length * result.x), float(result.fun)
-    gradient = float(np.abs(result.jac).max()) / length
-    n_iter = int(result.nit)
+    gradient, n_iter = float(np.abs(result.jac).max()) / length, int(result.nit)
     while tol < gradient <= 100 * _ROUNDING and n_iter < max_iter:
         whitened = problem.whitening(beta)
         of_beta = problem.evaluate(beta)[1]

@@ -20,14 +20,7 @@ from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.losses import as_loss
 from pairity.rankers._engines import unreadable
 from pairity.rankers._estimators import PairRanker
-from pairity.rankers._torch_training import (
-    Trainer,
-    Weighted,
-    dtype_of,
-    find_device,
-    moments,
-    predict,
-)
+from pairity.rankers._torch_training import Trainer, Weighted, as_device, dtype_of, moments, predict
 
 _OPTIMIZERS = {"adam": "Adam", "adamw": "AdamW", "sgd": "SGD"}
 
@@ -163,7 +156,7 @@ class TorchRanker(PairRanker):
         torch = import_extra("torch", "TorchRanker", "torch")
         self._check_parameters(torch)
         self._begin_fit(queries)
-        device, seed = find_device(torch, self.device), self._draw_seed(previous)
+        device, seed = as_device(torch, self.device), self._draw_seed(previous)
         train, held = queries.by_query()[0], None
         if self.validation is not None:
             train, held = train.split(self.validation, seed)
@@ -179,10 +172,8 @@ class TorchRanker(PairRanker):
             trainer.score_one_query("After")
         module.zero_grad(set_to_none=True)
         self.model_ = module.to("cpu").eval()
-        self.loss_curve_ = trainer.loss_curve
-        self.validation_curve_ = trainer.validation_curve
-        self.n_epochs_ = trainer.n_epochs
-        self.best_epoch_ = trainer.best_epoch
+        self.loss_curve_, self.validation_curve_ = trainer.loss_curve, trainer.validation_curve
+        self.n_epochs_, self.best_epoch_ = trainer.n_epochs, trainer.best_epoch
         self._seed = seed
         return self
 
@@ -191,10 +182,7 @@ class TorchRanker(PairRanker):
         return predict(torch, self.model_, features, torch.device("cpu"))
 
     def _encode_settings(self) -> dict[str, Any]:
-        settings = super()._encode_settings()
-        if not isinstance(self.device, str):
-            settings["device"] = str(self.device)
-        return settings
+        return {**super()._encode_settings(), "device": str(self.device)}
 
     @classmethod
     def from_settings(cls, entry: Entry, files: Mapping[str, bytes], module: Any = None) -> Self:
@@ -335,25 +323,21 @@ class TorchRanker(PairRanker):
 
 def _set_parameters(module: Any, saved: dict[str, Any]) -> None:
     """Give a module the saved parameters, or refuse a module that they do not fit."""
-    own, problem = module.state_dict(), ""
-    for name in sorted(own.keys() | saved.keys()):
-        if name not in own or name not in saved:
-            problem = f"only {'the file' if name in saved else 'the module'} has {show(name)}"
-            break
-        expected, found = (
-            f"{tuple(getattr(tensor, 'shape', ()))} {getattr(tensor, 'dtype', None)}"
-            for tensor in (own[name], saved[name])
-        )
-        if expected != found:
-            problem = f"{name!r} is {expected} in the module and {found} in the file"
-            break
+    own = module.state_dict()
     try:
-        if not problem:
-            module.load_state_dict(saved)
+        for name in sorted(own.keys() | saved.keys()):
+            if name not in own or name not in saved:
+                owner = "the file" if name in saved else "the module"
+                raise ValueError(f"only {owner} has {show(name)}")
+            expected, found = (
+                f"{tuple(getattr(tensor, 'shape', ()))} {getattr(tensor, 'dtype', None)}"
+                for tensor in (own[name], saved[name])
+            )
+            if expected != found:
+                raise ValueError(f"{name!r} is {expected} in the module and {found} in the file")
+        module.load_state_dict(saved)
     except Exception as error:
-        problem = str(error)
-    if problem:
         raise ModelFileError(
-            f"The module is not the one that was saved: {problem}. Construct it as for training, "
+            f"The module is not the one that was saved: {error}. Construct it as for training, "
             "and pass it: load(path, module=my_module)."
-        )
+        ) from error
