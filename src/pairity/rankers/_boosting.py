@@ -185,10 +185,7 @@ class BoosterRanker(EngineRanker):
         """Return the part of a saved state that all boosters have."""
         # Engines store evaluation results in ordered dicts.
         results = {name: dict(metrics) for name, metrics in self.evals_result_.items()}
-        return {
-            "best_iteration": int(self.best_iteration_),
-            "evals_result": encode(results, {}),
-        }
+        return {"best_iteration": int(self.best_iteration_), "evals_result": encode(results, {})}
 
     def _read_state(self, state: Entry) -> None:
         self.best_iteration_ = state.count("best_iteration")

@@ -238,12 +238,7 @@ class PairRanker(RankingEstimator):
 
     @abstractmethod
     def fit_pairs(
-        self,
-        queries: Queries,
-        weights: Array,
-        *,
-        previous: Any = None,
-        **fit_params: Any,
+        self, queries: Queries, weights: Array, *, previous: Any = None, **fit_params: Any
     ) -> Self:
         """Fit on weighted pairs; see `pairity.rankers.Ranker`."""
 

@@ -28,10 +28,7 @@ _ADAPTERS = {
     ("torch", "Module"): "TorchRanker",
 }
 # Dask's ranking models, and the models that their workers train.
-_DASK = {
-    ("lightgbm", "DaskLGBMRanker"): "LGBMRanker",
-    ("xgboost", "DaskXGBRanker"): "XGBRanker",
-}
+_DASK = {("lightgbm", "DaskLGBMRanker"): "LGBMRanker", ("xgboost", "DaskXGBRanker"): "XGBRanker"}
 _RANKING_MODELS = {library: name for library, name in _ADAPTERS if library != "torch"}
 # The rankers that a model folder can contain.
 _SAVED = [name for name in rankers.__all__ if name != "Ranker"]

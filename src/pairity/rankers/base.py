@@ -21,12 +21,7 @@ class Ranker(Protocol):
     """
 
     def fit_pairs(
-        self,
-        queries: Queries,
-        weights: Array,
-        *,
-        previous: Any = None,
-        **fit_params: Any,
+        self, queries: Queries, weights: Array, *, previous: Any = None, **fit_params: Any
     ) -> Self:
         """Fit on the preference pairs of `queries`; a pair in cell (k, l) has weights[k, l].
 

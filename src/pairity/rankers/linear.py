@@ -90,12 +90,7 @@ class LinearRanker(PairRanker):
     spreads = True
 
     def __init__(
-        self,
-        alpha: float = 1e-4,
-        *,
-        margin: float = 0.0,
-        tol: float = 1e-6,
-        max_iter: int = 1000,
+        self, alpha: float = 1e-4, *, margin: float = 0.0, tol: float = 1e-6, max_iter: int = 1000
     ) -> None:
         self.alpha = alpha
         self.margin = margin
