@@ -21,12 +21,7 @@ from pairity._utils.json_codec import to_plain
 from pairity._utils.text import make_frame, short_names, shorten
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real
-from pairity.audits.estimates import (
-    Estimate,
-    estimate_all,
-    resampled_weights,
-    with_intervals,
-)
+from pairity.audits.estimates import Estimate, estimate_all, resampled_weights, with_intervals
 from pairity.audits.measures import Settings, measure
 from pairity.audits.tables import MOST_GROUPS, to_html, to_text
 from pairity.constraints import CATALOGUE, Constraint, as_constraint

@@ -11,15 +11,7 @@ from numpy.typing import NDArray
 
 from pairity import metrics
 from pairity._utils.typing import Array
-from pairity.audits.estimates import (
-    Layout,
-    Measure,
-    Sums,
-    Support,
-    layout_of,
-    parts_of,
-    sum_parts,
-)
+from pairity.audits.estimates import Layout, Measure, Sums, Support, layout_of, parts_of, sum_parts
 from pairity.constraints import Constraint
 from pairity.data.queries import Queries
 from pairity.metrics.positions import Positions, ratio

@@ -65,11 +65,7 @@ _LEAST_DEVIATION = 1e-12  # a group's share of preferred items below this does n
 
 
 def correlation_penalty(
-    constraint: Any = "marginal",
-    *,
-    strength: float = 1.0,
-    alpha: float = 1e-4,
-    max_iter: int = 500,
+    constraint: Any = "marginal", *, strength: float = 1.0, alpha: float = 1e-4, max_iter: int = 500
 ) -> Method:
     r"""Train a linear ranker with a fixed penalty on the correlation of margins with groups.
 

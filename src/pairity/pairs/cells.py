@@ -20,11 +20,7 @@ Average = Literal["query", "pair"]
 
 
 def cell_sums(
-    queries: Queries,
-    scores: Array,
-    *,
-    pairs: PairKind = "preference",
-    soft: bool = False,
+    queries: Queries, scores: Array, *, pairs: PairKind = "preference", soft: bool = False
 ) -> Array:
     """Per query and cell, the sum of the predicted pair label over the pairs of the cell.
 
@@ -85,12 +81,7 @@ def _count_cells(layout: Layout, n_codes: int, all_pairs: bool) -> Array:
     return counts
 
 
-def mean_over_queries(
-    sums: Array,
-    counts: Array,
-    weight: Array,
-    average: Average,
-) -> Array:
+def mean_over_queries(sums: Array, counts: Array, weight: Array, average: Average) -> Array:
     """Means over the queries, from sums and counts per query of shape (n_queries, ...).
 
     Parameters
@@ -114,12 +105,7 @@ def mean_over_queries(
     return means.reshape(*weight.shape[:-1], *sums.shape[1:])
 
 
-def totals_over_queries(
-    sums: Array,
-    counts: Array,
-    weight: Array,
-    average: Average,
-) -> Array:
+def totals_over_queries(sums: Array, counts: Array, weight: Array, average: Average) -> Array:
     """The numerators and denominators of means over queries; those of parts of the data add up.
 
     Parameters are those of `mean_over_queries`, with all entries in one axis.

@@ -151,11 +151,7 @@ def pairwise_hessian_product(
 
 
 def run_logistic(
-    queries: Queries,
-    scores: Array,
-    padded: Array,
-    with_loss: bool,
-    layout: Layout | None = None,
+    queries: Queries, scores: Array, padded: Array, with_loss: bool, layout: Layout | None = None
 ) -> tuple[Array, Array, Array, Array]:
     """Gradient, Hessian diagonal, soft sums per query and cell, and loss per query.
 

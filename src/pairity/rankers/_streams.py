@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import tempfile
 import weakref
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pairity._utils.allreduce import current_peers
 from pairity._utils.typing import Array
@@ -26,6 +28,10 @@ class Forward:
 
     After the last row, nothing is kept in memory.
     """
+
+    _start: int
+    _block: NDArray[Any]
+    _blocks: Iterator[tuple[slice, NDArray[Any]]]
 
     def __init__(self, X: ParquetFeatures) -> None:
         self.X = X
@@ -66,7 +72,8 @@ def as_dataset(lgb: Any, X: ParquetFeatures, *arguments: Any, **options: Any) ->
         def __getitem__(self, index: Any) -> Array:
             if isinstance(index, slice):
                 return reader.rows(index.start, index.stop)
-            return np.asarray(reader.rows(int(index), int(index) + 1)[0])
+            row: Array = reader.rows(int(index), int(index) + 1)[0]
+            return row
 
         def __len__(self) -> int:
             return len(X)
