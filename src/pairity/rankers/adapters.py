@@ -18,7 +18,6 @@ from pairity._utils.validation import show
 from pairity.exceptions import InputError
 from pairity.rankers.base import Ranker
 from pairity.rankers.linear import LinearRanker
-from pairity.rankers.regressor import weight_name
 
 # The library, its class, and the adapter of that class.
 _ADAPTERS = {
@@ -80,6 +79,8 @@ def as_ranker(model: Any) -> Ranker:
                 f"query. Pass {library}'s {_RANKING_MODELS[library]} with the same parameters."
             )
     if isinstance(model, BaseEstimator) and is_regressor(model):
+        from pairity.rankers.regressor import weight_name  # which imports much of scikit-learn
+
         weight_name(model)  # refuses a regressor without sample weights
         return rankers.RegressorRanker(model)
     raise InputError(
