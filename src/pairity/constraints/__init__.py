@@ -9,6 +9,7 @@ from pairity.constraints.base import (
     spread,
 )
 from pairity.constraints.catalogue import CATALOGUE, as_constraint
+from pairity.constraints.noise import Noise, noise_of
 from pairity.constraints.pairwise import (
     InterGroup,
     IntraGroup,
@@ -25,10 +26,12 @@ __all__ = [
     "InterGroup",
     "IntraGroup",
     "Marginal",
+    "Noise",
     "PairwiseConstraint",
     "StatisticalParity",
     "as_constraint",
     "largest_gap",
     "largest_gaps",
+    "noise_of",
     "spread",
 ]

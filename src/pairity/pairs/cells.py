@@ -114,11 +114,17 @@ def totals_over_queries(sums: Array, counts: Array, weight: Array, average: Aver
     -------
     array of shape (..., 2, n_entries): numerators and denominators
     """
-    if average == "query":
-        present = counts > 0
-        sums = np.divide(sums, counts, out=np.zeros_like(sums), where=present)
-        counts = present.astype(np.float64)
-    return np.stack([weight @ sums, weight @ counts], axis=-2)
+    numerators, denominators = terms_of_queries(sums, counts, average)
+    return np.stack([weight @ numerators, weight @ denominators], axis=-2)
+
+
+def terms_of_queries(sums: Array, counts: Array, average: Average) -> tuple[Array, Array]:
+    """What each query adds to the numerators and denominators of means, before its weight."""
+    if average == "pair":
+        return sums, counts
+    present = counts > 0
+    shares = np.divide(sums, counts, out=np.zeros_like(sums), where=present)
+    return shares, present.astype(np.float64)
 
 
 def mean_shares(counts: Array, weight: Array, average: Average) -> Array:
