@@ -25,15 +25,15 @@ average precision   0.875*              -        2
 AWRF (1 is parity)  0.998*              -        3
 NDKL (0 is parity)  0.190*              -        3
 
-violation     value  95 % interval  higher for  lower for  queries  pairs  constraint
---------------------------------------------------------------------------------------------------
-statistical  0.167*              -  m           f                2     10  statistical parity
-inter        0.250*              -  m           f                2      2  inter-group preferences
-intra        0.250*              -  m           f                2      2  intra-group preferences
-marginal     0.250*              -  m           f                2      5  marginal preferences
+violation     value  95 % interval  noise floor  higher for  lower for  queries  pairs  constraint
+---------------------------------------------------------------------------------------------------------------
+statistical  0.167*              -            -  m           f                2     10  statistical parity
+inter        0.250*              -            -  m           f                2      2  inter-group preferences
+intra        0.250*              -            -  m           f                2      2  intra-group preferences
+marginal     0.250*              -            -  m           f                2      5  marginal preferences
 
 by group                      f       m
-"""
+"""  # noqa: E501
 
 
 def test_text_golden():
@@ -41,6 +41,34 @@ def test_text_golden():
     assert text.startswith(GOLDEN_TEXT)
     assert "* Fewer than 10 queries or 100 pairs: too few to rely on." in text
     assert "NDCG@2 inside the group" in text
+    assert "The noise floor" not in text  # it is unknown without resamples
+
+
+def test_the_noise_floor_stands_beside_the_violation():
+    queries, scores = random_queries(5)
+    result = audit(queries, scores, constraints=["statistical", "intra"], n_resamples=200)
+    floors = [f"{result.noise_floor[name]:.3f}" for name in ("statistical", "intra")]
+    rows = [line.split() for line in str(result).splitlines()]
+    assert [row[5] for row in rows if row[:1] in (["statistical"], ["intra"])] == floors
+    note = "The noise floor is the mean violation that variation between the queries alone produces"
+    for text in (str(result), result._repr_html_()):
+        assert all(floor in text for floor in floors)
+        assert note in text
+    floors = [e["value"] for e in result.to_dict()["estimates"] if e["measure"] == "noise_floor"]
+    assert floors == list(result.noise_floor.values())
+    frame = result.to_frame("pandas")
+    assert frame[frame.measure == "noise_floor"].value.tolist() == floors
+
+
+@pytest.mark.parametrize("bias", [0.0, 3.0])
+def test_a_violation_within_the_noise_floor_is_named(bias):
+    queries, _ = random_queries(5, n_queries=60)
+    scores = np.random.default_rng(5).normal(size=queries.n_items) + bias * queries.group
+    result = audit(queries, scores, constraints="statistical", n_resamples=200)
+    within = result.violation["statistical"] <= result.noise_floor["statistical"]
+    assert within == (bias == 0.0)
+    sentence = "Within the noise floor: statistical. These 60 queries could not show a smaller"
+    assert (sentence in str(result)) == within
 
 
 def test_text_has_intervals_and_counts():

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from pairity import InterGroup, IntraGroup, Marginal, Queries, StatisticalParity, audit
 from pairity.audits import estimates
-from pairity.constraints import CATALOGUE, largest_gap
+from pairity.constraints import CATALOGUE, largest_gap, noise_of
 from support.audit_cases import approx, golden, random_queries, rebuild
 
 
@@ -89,6 +89,9 @@ def test_intervals_are_seeded_and_in_order():
     instance = audit(queries, scores, random_state=np.random.RandomState(7))
     assert instance.to_json() == one.to_json()
     for estimate in one.estimates:
+        if estimate.measure == "noise_floor":
+            assert np.isnan([estimate.low, estimate.high]).all()
+            continue
         assert estimate.low <= estimate.high
         assert estimate.measure == "violation" or estimate.low <= estimate.value <= estimate.high
 
@@ -112,6 +115,45 @@ def test_blocks_of_resampling_do_not_matter(monkeypatch, entries):
 def test_one_query_has_no_interval():
     result = audit([1, 0, 1, 0], [4, 3, 2, 1], qid=[1] * 4, sensitive_features=list("abab"))
     assert all(np.isnan(estimate.low) and np.isnan(estimate.high) for estimate in result.estimates)
+    assert np.isnan(list(result.noise_floor.values())).all()
+
+
+def test_the_noise_floor_is_the_mean_largest_change_of_a_gap(monkeypatch):
+    queries, scores = random_queries(14, n_queries=40, groups=("f", "m", "x"))
+    drawn = record_draws(monkeypatch)
+    fast = audit(queries, scores, n_resamples=40)
+    slow = [rebuild(queries, scores, draw, n_resamples=0) for draw in drawn[0]]
+    for name, floor in fast.noise_floor.items():
+        gaps = [key for key in fast._index if (key[0], key[3]) == ("gap", name)]
+        assert len(gaps) == 3
+        changes = [
+            [abs(result._index[key].value - fast._index[key].value) for key in gaps]
+            for result in slow
+        ]
+        assert floor == approx(np.mean(np.max(changes, axis=1))), name
+        violation = fast.estimate("violation", constraint=name)
+        noise = fast.estimate("noise_floor", constraint=name)
+        assert (noise.n_queries, noise.n_pairs) == (violation.n_queries, violation.n_pairs)
+
+
+@pytest.mark.parametrize("average", ["query", "pair"])
+def test_the_noise_floor_of_an_audit_is_that_of_training(average):
+    queries, scores = random_queries(15, n_queries=150, groups=("f", "m", "x"))
+    constraints = [kind(average=average) for kind in CATALOGUE.values()]
+    floors = audit(queries, scores, constraints=constraints).noise_floor.values()
+    expected = [noise_of(constraint, queries, scores).floor for constraint in constraints]
+    assert list(floors) == approx(expected, rel=0.06)
+
+
+def test_a_gap_of_one_query_is_left_out_of_the_noise_floor():
+    queries, scores = random_queries(13)
+    names = queries["sensitive_features"].copy()
+    names[np.flatnonzero(queries.query == 0)[:2]] = "rare"
+    one, other = (
+        audit(queries.y, scores, qid=queries["qid"], sensitive_features=names, constraints=kind)
+        for kind in (StatisticalParity(), StatisticalParity(only=[("f", "m")]))
+    )
+    assert one.noise_floor == approx(other.noise_floor)
 
 
 def test_a_cell_of_one_query_has_no_interval():

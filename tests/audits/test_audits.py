@@ -327,6 +327,7 @@ def test_a_function_is_a_constraint_without_an_interval():
     worst = result.estimate("violation", constraint="top_of_group")
     assert worst.value == approx(0.9 - 0.9)
     assert np.isnan(worst.low)
+    assert np.isnan(result.noise_floor["top_of_group"])
     assert (worst.n_queries, worst.n_items, worst.n_pairs) == (3, 11, None)
     gap = result.estimate("gap", group="f", other="m", constraint="top_of_group")
     assert gap.value == approx(0.0)
@@ -475,6 +476,10 @@ def test_every_estimate_is_plain_and_in_its_range(case):
         assert type(estimate.value) is type(estimate.low) is type(estimate.high) is float
         assert type(estimate.n_queries) is type(estimate.n_items) is int
         assert estimate.n_pairs is None or type(estimate.n_pairs) is int
+        if estimate.measure == "noise_floor":  # it needs queries that vary
+            assert estimate.value >= 0 or np.isnan(estimate.value)
+            assert np.isnan([estimate.low, estimate.high]).all()
+            continue
         assert np.isnan(estimate.value) == (estimate.n_queries == 0)
         if estimate.measure in ("auc", "auc_within", "preferred_above", "above", "awrf"):
             assert -1e-12 <= estimate.value <= 1 + 1e-12 or estimate.n_queries == 0

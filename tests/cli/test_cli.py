@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import numpy as np
 import pytest
@@ -185,7 +186,7 @@ def test_auditing(jobs, capsys):
     assert main([*options, "--constraint", "inter", "--fail-above", "0", "--quiet"]) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert "inter violation" in printed.err
+    assert re.search(r"inter violation, 0\.\d+ \(noise floor 0\.\d+\), is above 0", printed.err)
     for limit in ("nan", "-0.1"):
         assert main([*options, "--fail-above", limit]) == 2
         assert f"--fail-above must be 0 or greater (got {limit})" in capsys.readouterr().err

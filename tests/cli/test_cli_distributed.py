@@ -28,7 +28,8 @@ def test_commands_on_a_scheduler_print_the_same(client, tmp_path, capsys, table)
     for single, remote in zip(
         printed["single"][1]["estimates"], printed["remote"][1]["estimates"], strict=True
     ):  # fmt: skip
-        assert single["value"] == pytest.approx(remote["value"], abs=1e-12)
+        rel = 0.15 if single["measure"] == "noise_floor" else 1e-12  # other resamples
+        assert single["value"] == pytest.approx(remote["value"], abs=1e-12, rel=rel)
     single, remote = (load(tmp_path / name).predict(table[FEATURES]) for name in printed)
     np.testing.assert_allclose(single, remote, atol=1e-7)
 

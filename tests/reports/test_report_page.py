@@ -8,7 +8,7 @@ pytest.importorskip("bokeh")
 api = pytest.importorskip("playwright.sync_api")
 
 from pairity import FairRanker, Report, as_method, audit, sweep  # noqa: E402
-from pairity.reports.prose import quote, with_interval  # noqa: E402
+from pairity.reports.prose import quote, violation  # noqa: E402
 from support import browsers  # noqa: E402
 from support.report_cases import HOSTILE, make_evidence, trained  # noqa: E402
 
@@ -164,8 +164,9 @@ def test_hovering_shows_the_numbers(browser, written):
         x, y = point_on_screen(page, 1)
         page.mouse.move(x - 3, y)
         page.mouse.move(x, y)
-        estimate = evidence.candidates[1].estimate("violation", "inter")
-        page.get_by_text(with_interval(estimate), exact=True).wait_for()
+        text = violation(evidence.candidates[1], "inter")
+        assert "noise floor" in text
+        page.get_by_text(text, exact=True).wait_for()
         assert opened.messages == []
 
 

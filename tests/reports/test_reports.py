@@ -110,6 +110,44 @@ def test_caveats_come_from_facts():
     assert "tolerance" not in texts
 
 
+@pytest.mark.parametrize("before", [0.2, 0.01])
+@pytest.mark.parametrize("after", [0.2, 0.02])
+def test_a_disparity_within_the_noise_floor_is_a_caveat(before, after):
+    evidence = make_evidence()
+    values = {evidence.before: (before, 0.05), evidence.after: (after, 0.06)}
+    candidates = list(evidence.candidates)
+    for index, (value, floor) in values.items():
+        replaced = {"violation": value, "noise_floor": floor}
+        estimates = tuple(
+            replace(e, value=replaced.get(e.measure, e.value)) for e in candidates[index].estimates
+        )
+        candidates[index] = replace(candidates[index], estimates=estimates)
+    evidence = add_caveats(replace(evidence, candidates=tuple(candidates)))
+    caveats = evidence.candidates[evidence.after].caveats
+    found = [caveat.text for caveat in caveats if "is within the noise floor" in caveat.text]
+    names = {
+        "(0.010, noise floor 0.050)": before < 0.05, "(0.020, noise floor 0.060)": after < 0.06
+    }  # fmt: skip
+    assert len(found) == any(names.values())
+    for text in found:
+        assert {words for words in names if words in text} == {w for w in names if names[w]}
+        assert "between ‘\u2068men\u2069’ and ‘\u2068women\u2069’" in text
+        assert "these 24 held-out queries could not show a smaller one" in text
+
+
+def test_the_page_states_the_noise_floor_beside_the_violation(page):
+    evidence = make_evidence()
+    old, new = (evidence.candidates[index].noise_floor("inter") for index in (0, evidence.after))
+    assert f"noise floor {old:.3f} → {new:.3f}" in page
+    n_known = sum(
+        estimate.measure == "noise_floor"
+        for candidate in evidence.candidates
+        for estimate in candidate.estimates
+    )
+    assert page.count('<span class="range">noise floor') == n_known == 12
+    assert "variation between these 24 held-out queries alone produces" in page
+
+
 def test_missing_groups_and_small_cells_are_caveats():
     _, test, plain, _ = trained()
     groups = np.array(test["sensitive_features"], dtype=object)
@@ -143,6 +181,8 @@ def test_the_summary_has_the_estimates():
     for estimate in (after.estimate("violation", "inter"), after.estimate("auc")):
         assert f"{estimate.value:.3f}" in first
         assert f"{estimate.low:.3f} to {estimate.high:.3f}" in first
+    for ranker in (evidence.candidates[0], after):
+        assert f"noise floor {ranker.noise_floor('inter'):.3f})" in first
     assert "24 held-out queries" in first
     assert "100 bootstrap resamples" in second
     assert "men" in explain(evidence, after)
@@ -408,6 +448,8 @@ def test_a_user_defined_constraint():
     text = Report(evidence).to_html()
     assert "has no interval" in text
     assert "chart-histogram" not in text
+    assert not np.isfinite(evidence.candidates[0].noise_floor("lead"))
+    assert "mean disparity that variation" not in text
 
 
 # --- kept and read back --------------------------------------------------------------------------

@@ -52,7 +52,7 @@ class Audit:
     estimates : tuple of Estimate, every number
     auc, average_precision, awrf, ndkl : float
     ndcg : dict from k to float
-    violation, fairness : dict from the constraint's name to float
+    violation, noise_floor, fairness : dict from the constraint's name to float
     """
 
     name: str
@@ -111,7 +111,15 @@ class Audit:
     @property
     def violation(self) -> dict[str, float]:
         """The largest gap, by constraint."""
-        return {str(e.constraint): e.value for e in self.estimates if e.measure == "violation"}
+        return self._by_constraint("violation")
+
+    @property
+    def noise_floor(self) -> dict[str, float]:
+        """The violation that variation between queries alone produces, by constraint.
+
+        A smaller violation cannot be told from none on these queries. NaN where unknown.
+        """
+        return self._by_constraint("noise_floor")
 
     @property
     def fairness(self) -> dict[str, float]:
@@ -168,6 +176,9 @@ class Audit:
         by_group = ", ".join(f"{name} ({size:,})" for name, size in sizes)
         return f"{title}: {queries}, {self.n_items:,} items, {pairs}\nItems by group: {by_group}"
 
+    def _by_constraint(self, measure: str) -> dict[str, float]:
+        return {str(e.constraint): e.value for e in self.estimates if e.measure == measure}
+
     @cached_property
     def _index(self) -> dict[tuple[str, str | None, str | None, str | None], Estimate]:
         return {(e.measure, e.group, e.other, e.constraint): e for e in self.estimates}
@@ -211,7 +222,8 @@ def audit(
     constraints : str, Constraint or function, or a sequence of them
         Which violations to report; by default all four, averaged by query. A constraint is listed
         by its name; several with one name are listed by their representation, such as
-        ``InterGroup(average='pair')``. A constraint that is not pairwise has no interval.
+        ``InterGroup(average='pair')``. A constraint that is not pairwise has no interval and no
+        noise floor.
     name : str
         For the title.
     group, sample_weight, query_weight : optional keywords, as in `Queries.from_arrays`
@@ -222,7 +234,7 @@ def audit(
     confidence : float, keyword, default 0.95
         Level of the intervals.
     n_resamples : int, keyword, default 1000
-        Number of bootstrap resamples of queries; 0 for no intervals.
+        Number of bootstrap resamples of queries; 0 for no intervals and no noise floors.
     random_state : int, RandomState instance or None, keyword, default 0
 
     Returns
@@ -252,6 +264,8 @@ def audit(
     preferred_above      A_kl, by preferred and other group
     above                R_kl, by group, for any labels
     violation            by constraint: the largest gap; `pairity.constraints.largest_gap`
+    noise_floor          by constraint: the mean violation that variation between queries alone
+                         produces; a smaller violation cannot be told from none
     gap                  by constraint and two groups: Δ_kl - Δ_lk, or Δ of the first group minus
                          Δ of the second; Δ_kl alone if the mirror cell has no pair
     gap_within           Δ_kk - Δ_ll, for user-defined constraints that compare both ways
@@ -261,7 +275,9 @@ def audit(
 
     Intervals are percentiles over resampled queries. A violation is a largest absolute gap: noise
     can only raise it, so its interval does not reach below zero, and with few queries it
-    overestimates. The signed gaps have no such bias.
+    overestimates. The signed gaps have no such bias. The noise floor says how much this is: it is
+    the mean over resamples of the largest absolute difference between a gap of the resample and
+    the same gap of the data. Gaps with an entry that only one query measures are left out.
 
     Examples
     --------

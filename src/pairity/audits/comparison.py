@@ -16,6 +16,9 @@ def compare(
 ) -> str:
     """Violations and utility of several rankers as one table, with confidence intervals.
 
+    Below each violation is its noise floor, if it is known: the mean violation that variation
+    between the queries alone produces.
+
     Parameters
     ----------
     audits : mapping from the name of a ranker to its audit
@@ -47,7 +50,11 @@ def compare(
         raise InputError(
             f"The audits are of {counts} queries. Pass one or more audits of the same queries."
         )
-    keys = {f"violation: {name}": ("violation", name) for name in first.violation}
+    keys = {}
+    for name in first.violation:
+        keys[f"violation: {name}"] = ("violation", name)
+        if not all(isnan(audit.noise_floor[name]) for audit in audits.values()):
+            keys[f"noise floor: {name}"] = ("noise_floor", name)
     keys |= {"AUC": ("auc", ""), f"NDCG@{max(first.k)}": (f"ndcg@{max(first.k)}", "")}
     rows: dict[str, Sequence[Estimate]] = {
         title: [audit.estimate(measure, constraint=name) for audit in audits.values()]

@@ -43,7 +43,7 @@ class Estimate:
     group, other : str or None
         The groups that the estimate compares or describes; None for all items.
     constraint : str or None
-        The constraint of a violation or gap.
+        The constraint of a violation, noise floor or gap.
     n_queries : int
         Number of queries on which the measure is defined.
     n_items : int
@@ -56,7 +56,7 @@ class Estimate:
     Notes
     -----
     A gap compares two entries and has the smaller of their numbers of queries, items and pairs. A
-    violation has the numbers of its largest gap.
+    violation and its noise floor have the numbers of the largest gap.
     """
 
     measure: str
@@ -267,7 +267,7 @@ def sum_parts(parts: Sequence[Part], weight: Array, draws: Iterable[Array]) -> l
 def estimate_all(
     layout: Layout, constraints: dict[str, Constraint], groups: tuple[str, ...], sums: list[Sums]
 ) -> list[Statistics]:
-    """The means of measures, and the violation and gaps of each constraint, from their sums."""
+    """The means of measures, and each constraint's violation, noise floor and gaps."""
     entries = [(name, cell) for name, shape in layout for cell in np.ndindex(shape)]
     estimates = []
     for (name, cell), count in zip(entries, sums[0].counts, strict=True):
@@ -283,7 +283,10 @@ def estimate_all(
 
 
 def _gaps(deltas: Array, counts: Array, label: str, groups: tuple[str, ...]) -> Statistics:
-    """The largest gap of each delta, then every gap; `counts` are those of a delta's entries."""
+    """The largest gap of each delta, its noise floor, then every gap.
+
+    `counts` are those of a delta's entries.
+    """
     delta = deltas[0]
     contrasts = Contrasts.of(delta)
     gaps = contrasts.gaps(deltas)
@@ -297,8 +300,20 @@ def _gaps(deltas: Array, counts: Array, label: str, groups: tuple[str, ...]) -> 
     if estimates:
         widest = estimates[int(np.argmax(np.abs(gaps[0])))]
         largest = replace(widest, measure="violation", group=None, other=None)
-    values = np.column_stack([largest_gaps(deltas, delta.ndim), gaps])
-    return Statistics([largest, *estimates], values)
+    floor = np.full(len(deltas), NAN)  # a floor has no interval
+    floor[0] = _noise_floor(gaps[:, weaker[:, 0] > 1])
+    values = np.column_stack([largest_gaps(deltas, delta.ndim), floor, gaps])
+    return Statistics([largest, replace(largest, measure="noise_floor"), *estimates], values)
+
+
+def _noise_floor(gaps: Array) -> float:
+    """The mean over resamples of the largest distance of a gap from its value on the data.
+
+    It is the violation that variation between queries alone produces; NaN without resamples.
+    """
+    largest = np.fmax.reduce(np.abs(gaps[1:] - gaps[0]), axis=1, initial=NAN)
+    known = largest[~np.isnan(largest)]
+    return float(known.mean()) if len(known) else NAN
 
 
 def _names(contrasts: Contrasts, groups: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:

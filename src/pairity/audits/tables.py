@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isnan
 from typing import TYPE_CHECKING
@@ -104,20 +104,22 @@ def _violations(audit: Audit, names: dict[str, str], interval: str) -> Section:
         gaps = [
             gap
             for gap in audit.estimates
-            if gap.constraint == estimate.constraint and gap.measure != "violation"
+            if gap.constraint == estimate.constraint and gap.measure.startswith("gap")
         ]
         ends = [names[group] for group in groups_of_largest_gap(gaps)] or [_UNDEFINED] * 2
         rows.append(
             [
-                shorten(str(estimate.constraint), 40), value, _interval(estimate), *ends,
+                shorten(str(estimate.constraint), 40), value, _interval(estimate),
+                _number(audit.noise_floor[str(estimate.constraint)]), *ends,
                 f"{estimate.n_queries:,}", _count(estimate.n_pairs),
                 CATALOGUE[name].title if (name := str(estimate.constraint)) in CATALOGUE else "",
             ]
         )  # fmt: skip
     header = [
-        "violation", "value", interval, "higher for", "lower for", "queries", "pairs", "constraint",
+        "violation", "value", interval, "noise floor", "higher for", "lower for", "queries",
+        "pairs", "constraint",
     ]  # fmt: skip
-    return Section("", header, rows, (0, 3, 4, 7))
+    return Section("", header, rows, (0, 4, 5, 8))
 
 
 def _by_group(audit: Audit, shown: dict[str, str]) -> Section:
@@ -152,7 +154,7 @@ def _cells(audit: Audit, shown: dict[str, str], measure: str, title: str) -> Sec
 
 
 def _notes(audit: Audit) -> list[str]:
-    estimates = audit.estimates
+    estimates = [e for e in audit.estimates if e.measure != "noise_floor"]
     few = f"* Fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to rely on."
     undefined = "Undefined on these queries (NDCG and merit need labels of 0 or more)."
     largest = "A violation is the largest gap between two groups; fairness is 1 - violation."
@@ -161,18 +163,36 @@ def _notes(audit: Audit) -> list[str]:
         *([few] if any(estimate.small for estimate in estimates) else []),
         *([f"{_UNDEFINED} {undefined}"] if any(isnan(e.value) for e in estimates) else []),
         *([largest] if any(e.measure == "violation" for e in estimates) else []),
+        *_notes_on_noise(audit),
         every,
     ]
+
+
+def _notes_on_noise(audit: Audit) -> Iterator[str]:
+    floors = {name: floor for name, floor in audit.noise_floor.items() if not isnan(floor)}
+    if not floors:
+        return
+    yield (
+        "The noise floor is the mean violation that variation between the queries alone produces."
+    )
+    within = [name for name, floor in floors.items() if audit.violation[name] <= floor]
+    if within:
+        names = ", ".join(shorten(name, 40) for name in within)
+        sample = f"These {audit.n_queries:,} queries"
+        yield f"Within the noise floor: {names}. {sample} could not show a smaller violation."
 
 
 def _values(estimates: list[Estimate]) -> list[str]:
     """A column of values; if one value has a star, the others have a blank instead."""
     starred = [estimate.small and not isnan(estimate.value) for estimate in estimates]
     return [
-        (_UNDEFINED if isnan(estimate.value) else f"{estimate.value:.3f}")
-        + (("*" if star else " ") if any(starred) else "")
+        _number(estimate.value) + (("*" if star else " ") if any(starred) else "")
         for estimate, star in zip(estimates, starred, strict=True)
     ]
+
+
+def _number(value: float) -> str:
+    return _UNDEFINED if isnan(value) else f"{value:.3f}"
 
 
 def _interval(estimate: Estimate) -> str:

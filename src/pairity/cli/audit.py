@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
+from math import isnan
 from typing import Any
 
 import pairity
@@ -83,7 +84,9 @@ def run(args: argparse.Namespace) -> int:
     violations = {} if limit is None else result.violation
     above = {name: value for name, value in violations.items() if not value <= limit}
     for name, value in above.items():
-        note(f"the {name} violation, {value:.4f}, is above {limit:g}.")
+        floor = result.noise_floor[name]
+        beside = "" if isnan(floor) else f" (noise floor {floor:.4f})"
+        note(f"the {name} violation, {value:.4f}{beside}, is above {limit:g}.")
     return 1 if above else 0
 
 

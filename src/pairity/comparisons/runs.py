@@ -206,7 +206,7 @@ class Measuring:
         measured = {
             estimate.constraint or estimate.measure: estimate
             for estimate in estimates.with_intervals(statistics, self.confidence)
-            if estimate.measure not in ("gap", "gap_within")
+            if estimate.measure not in ("gap", "gap_within", "noise_floor")
         }
         return measured, {
             name: tuple(np.round(statistic.values[1:, 0], _DIGITS).tolist())

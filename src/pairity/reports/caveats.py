@@ -10,7 +10,7 @@ import numpy as np
 
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES
 from pairity.reports.evidence import Candidate, Caveat, Evidence
-from pairity.reports.prose import quote, with_interval
+from pairity.reports.prose import disparity, number, quote, violation
 from pairity.reweighting.algorithm import Outcome
 from pairity.reweighting.weights import PairWeights
 
@@ -32,7 +32,7 @@ def add_caveats(evidence: Evidence) -> Evidence:
 
 def _caveats(evidence: Evidence, after: Candidate) -> tuple[Caveat, ...]:
     """Caveats from these data, then caveats that hold for any data."""
-    kinds = (_sample, _small_cells, _uncertainty, _side_effects, _training, _selection)
+    kinds = (_sample, _small_cells, _noise, _uncertainty, _side_effects, _training, _selection)
     measured = [Caveat(text, True) for kind in kinds for text in kind(evidence, after)]
     return (*measured, *(Caveat(text, False) for text in _always(evidence, after)))
 
@@ -82,12 +82,29 @@ def _small_cells(_: Evidence, after: Candidate) -> Iterator[str]:
         )
 
 
+def _noise(evidence: Evidence, after: Candidate) -> Iterator[str]:
+    """Which of the two disparities are no larger than variation between queries makes them."""
+    within = []
+    for ranker in dict.fromkeys((evidence.candidates[evidence.before], after)):
+        value = ranker.estimate("violation", evidence.constraint).value
+        floor = ranker.noise_floor(evidence.constraint)
+        if value <= floor:
+            name = quote(ranker.name)
+            within.append(f"with {name} ({number(value)}, noise floor {number(floor)})")
+    if within:
+        yield (
+            f"The {disparity(evidence)} is within the noise floor {' and '.join(within)}: "
+            f"these {evidence.n_queries:,} held-out queries could not show a smaller one."
+        )
+
+
 def _uncertainty(evidence: Evidence, after: Candidate) -> Iterator[str]:
     estimate = after.estimate("violation", evidence.constraint)
     if not isfinite(estimate.low):
         yield "The disparity has no interval, so its variation between samples is unknown."
         return
-    value = f"{with_interval(estimate)} on {estimate.n_queries:,} held-out queries"
+    beside = violation(after, evidence.constraint)
+    value = f"{beside} on {estimate.n_queries:,} held-out queries"
     if estimate.high - estimate.low > WIDE_INTERVAL:
         yield f"The interval of the disparity is wide: {value}."
     if estimate.value < estimate.low:
@@ -109,13 +126,14 @@ def _uncertainty(evidence: Evidence, after: Candidate) -> Iterator[str]:
 
 
 def _side_effects(evidence: Evidence, after: Candidate) -> Iterator[str]:
-    for old in evidence.candidates[evidence.before].estimates:
+    before = evidence.candidates[evidence.before]
+    for old in before.estimates:
         if old.measure == "violation" and old.constraint != evidence.constraint:
             new = after.estimate("violation", old.constraint)
             if new.value > old.value + VISIBLE_RISE:
                 yield (
                     f"Another disparity rose: {quote(str(old.constraint))}, from "
-                    f"{with_interval(old)} to {with_interval(new)}."
+                    f"{violation(before, old.constraint)} to {violation(after, old.constraint)}."
                 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from pairity._utils.extras import import_extra
 from pairity._utils.text import shorten
 from pairity.reports.evidence import Candidate, Evidence
-from pairity.reports.prose import with_interval
+from pairity.reports.prose import violation, with_interval
 
 # Colours that people with any colour vision can distinguish (Okabe & Ito), and a shape for each:
 # its name in Bokeh, and a character.
@@ -144,8 +144,10 @@ def _frontier_rows(evidence: Evidence) -> list[dict[str, Any]]:
         colour, marker = styles[candidate.method]
         row["colour"], row["marker"] = COLOURS[colour], MARKERS[marker]
         gap, auc = candidate.estimate("violation", evidence.constraint), candidate.estimate("auc")
-        for axis, title, estimate in (("x", "disparity", gap), ("y", "accuracy", auc)):
-            row[axis], row[title] = estimate.value, with_interval(estimate)
+        row["disparity"] = violation(candidate, evidence.constraint)
+        row["accuracy"] = with_interval(auc)
+        for axis, estimate in (("x", gap), ("y", auc)):
+            row[axis] = estimate.value
             known = not isnan(estimate.low)
             row[f"{axis}_low"] = estimate.low if known else estimate.value
             row[f"{axis}_high"] = estimate.high if known else estimate.value

@@ -431,7 +431,7 @@ def _point_name(frontier: Frontier, point: Point) -> str:
 def _audited(result: Audit, label: str) -> dict[str, Any]:
     """The main estimates of an audit, and the audit without estimates that reports do not show."""
     main = [result.estimate("auc"), result.estimate(f"ndcg@{max(result.k)}")]
-    main += [estimate for estimate in result.estimates if estimate.measure == "violation"]
+    main += [e for e in result.estimates if e.measure in ("violation", "noise_floor")]
     shown = tuple(
         estimate
         for estimate in result.estimates

@@ -61,7 +61,7 @@ class Candidate:
     method : str; candidates of one method share a colour and a marker
     needs_group : bool, whether the ranker reads the groups of the items that it ranks
     estimates : tuple of Estimate
-        AUC, NDCG@10 and the violations by constraint.
+        AUC, NDCG@10, and the violations and noise floors by constraint.
     audit : Audit or None, with the estimates that a report shows
     changes : tuple of Change, relative to the first ranker
     weights : K × K table of pair weights, or None if there are none
@@ -93,6 +93,10 @@ class Candidate:
         """The estimate of a measure; one without a value if there is none."""
         named = {(estimate.measure, estimate.constraint): estimate for estimate in self.estimates}
         return named.get((measure, constraint), Estimate(measure, constraint=constraint))
+
+    def noise_floor(self, constraint: str | None) -> float:
+        """The mean violation that variation between queries alone produces; NaN if unknown."""
+        return self.estimate("noise_floor", constraint).value
 
     def change(self, measure: str) -> Change | None:
         """The change of an estimate relative to the first ranker, if it was measured."""

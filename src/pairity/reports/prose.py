@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isfinite, isnan
 
 from pairity._utils.text import shorten
-from pairity.audits.estimates import Estimate
+from pairity.audits.estimates import NAN, Estimate
 from pairity.constraints import CATALOGUE
 from pairity.reports.evidence import Candidate, Change, Evidence
 
@@ -51,9 +51,16 @@ def interval(estimate: Estimate | Change) -> str:
     return f"{number(estimate.low)} to {number(estimate.high)}"
 
 
-def with_interval(estimate: Estimate) -> str:
-    """A value with its confidence interval."""
-    return f"{number(estimate.value)} ({interval(estimate) or 'no interval'})"
+def with_interval(estimate: Estimate, floor: float = NAN) -> str:
+    """A value with its confidence interval, and the noise floor of a violation."""
+    beside = "" if isnan(floor) else f", noise floor {number(floor)}"
+    return f"{number(estimate.value)} ({interval(estimate) or 'no interval'}{beside})"
+
+
+def violation(candidate: Candidate, constraint: str | None) -> str:
+    """A violation with its confidence interval and its noise floor."""
+    estimate = candidate.estimate("violation", constraint)
+    return with_interval(estimate, candidate.noise_floor(constraint))
 
 
 def count(n: int, noun: str) -> str:
@@ -91,6 +98,7 @@ def summary(evidence: Evidence, after: Candidate) -> tuple[Sentence, str]:
     before = evidence.candidates[evidence.before]
     old, new = (ranker.estimate("violation", evidence.constraint) for ranker in (before, after))
     old_auc, new_auc = (ranker.estimate("auc") for ranker in (before, after))
+    floors = [ranker.noise_floor(evidence.constraint) for ranker in (before, after)]
     result = after.audit or before.audit
     sample = f"On {count(evidence.n_queries, 'held-out query')}"
     if result is not None:
@@ -101,23 +109,25 @@ def summary(evidence: Evidence, after: Candidate) -> tuple[Sentence, str]:
     confidence = f"{100 * evidence.confidence:g}\u00a0% interval "
     if after is before:
         sentence = [
-            (f"{subject} is, with {quote(before.name)}, ", False), *_emphasise(old, confidence),
+            (f"{subject} is, with {quote(before.name)}, ", False),
+            *_emphasise(old, confidence, floors[0]),
             (f"; its {accuracy} is ", False), *_emphasise(old_auc), (".", False),
         ]  # fmt: skip
         if len(evidence.candidates) > 1:
             return sentence, "Select another ranker to compare it with."
         return sentence, _certainty(evidence, after)
     sentence = [
-        (f"{subject} {_direction(old, new)} from ", False), *_emphasise(old, confidence),
-        (f" with {quote(before.name)} to ", False), *_emphasise(new),
+        (f"{subject} {_direction(old, new)} from ", False),
+        *_emphasise(old, confidence, floors[0]),
+        (f" with {quote(before.name)} to ", False), *_emphasise(new, "", floors[1]),
         (f" with {quote(after.name)}; {accuracy} {_direction(old_auc, new_auc)} from ", False),
         *_emphasise(old_auc), (" to ", False), *_emphasise(new_auc), (".", False),
     ]  # fmt: skip
     return sentence, _certainty(evidence, after)
 
 
-def _emphasise(estimate: Estimate, confidence: str = "") -> Sentence:
-    value, _, rest = with_interval(estimate).partition(" (")
+def _emphasise(estimate: Estimate, confidence: str = "", floor: float = NAN) -> Sentence:
+    value, _, rest = with_interval(estimate, floor).partition(" (")
     return [(value, True), (f" ({confidence if isfinite(estimate.low) else ''}{rest}", False)]
 
 

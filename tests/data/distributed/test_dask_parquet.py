@@ -69,7 +69,8 @@ def test_workers_read_files_for_the_commands(client, log, tmp_path, capsys, monk
     assert single["training_violation"] == pytest.approx(remote["training_violation"], abs=1e-9)
     for audit_, remote_audit in zip(audits, remote_audits, strict=True):
         for estimate, expected in zip(audit_["estimates"], remote_audit["estimates"], strict=True):
-            assert estimate["value"] == pytest.approx(expected["value"], abs=1e-9)
+            rel = 0.15 if estimate["measure"] == "noise_floor" else 1e-9  # other resamples
+            assert estimate["value"] == pytest.approx(expected["value"], abs=1e-9, rel=rel)
     scores = [load(tmp_path / name).predict(table[FEATURES]) for name in printed]
     np.testing.assert_allclose(*scores, atol=1e-7)
     assert "reweighted" in (tmp_path / "remote" / "report.html").read_text()
