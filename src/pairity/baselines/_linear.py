@@ -108,4 +108,4 @@ def share_weights(queries: Queries, counts: Array, average: str = "query") -> Qu
         return queries
     shared = np.zeros_like(counts)
     np.divide(queries.weight_of_query, counts, out=shared, where=counts > 0)
-    return replace(queries, query_weight=shared)
+    return replace(queries, query_weight=shared, equal_queries=False)

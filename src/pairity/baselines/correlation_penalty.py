@@ -39,7 +39,7 @@ kernel. The correlation and its gradient follow exactly:
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +82,8 @@ def correlation_penalty(
     ----------
     constraint : {"marginal", "inter", "intra"} or such a Constraint, default="marginal"
         The preference pairs of ρ: all, as in the paper; those across groups; or those within
-        groups. Its `average` decides whether every pair or every query has the same weight.
+        groups. Its `average` decides whether every pair or every query has the same weight; in
+        the loss, queries also do if they count equally (`Queries.with_equal_queries`).
     strength : float, default=1.0
         c. It has no target: choose it by its effect on utility and violation.
     alpha : float, default=1e-4
@@ -220,9 +221,10 @@ def _fit(
     queries: Queries, constraint: PairwiseConstraint, strength: float, alpha: float, max_iter: int
 ) -> CorrelationScorer:
     features = StandardFeatures.of(queries)
-    correlation = _Correlation(queries, constraint)
+    correlation = _Correlation(replace(queries, equal_queries=False), constraint)
     plain = np.ones((queries.n_groups, queries.n_groups))
-    lists = share_weights(queries, cell_counts(queries).sum(axis=(1, 2)), constraint.average)
+    average = "query" if queries.equal_queries else constraint.average
+    lists = share_weights(queries, cell_counts(queries).sum(axis=(1, 2)), average)
     total = total_weight(lists, plain)
 
     def objective(beta: Array, width: float) -> tuple[float, Array]:

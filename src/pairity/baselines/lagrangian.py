@@ -106,7 +106,8 @@ def lagrangian(
     it meets. Training that ends no better than chance is repeated with a slack raised by
     `raise_slack`.
 
-    *Averages.* With ``average="pair"`` the hinge and the constraint give pairs the same weights.
+    *Averages.* With ``average="pair"`` the hinge and the constraint give pairs the same weights,
+    unless the training queries count equally (`Queries.with_equal_queries`).
     With ``average="query"`` the error is a mean over queries, and so are the cells: pairs of a
     cell have weight 1 / n_qkl, which is a product of item weights if a query has two labels (and
     for statistical parity). With more labels it is not, and the hinge gives all pairs of a query
@@ -205,13 +206,15 @@ class _Proxy:
 
     def __init__(self, queries: Queries, constraint: PairwiseConstraint) -> None:
         constraint.check(queries)
+        self.base, self.base_weight = _weigh_error(queries, constraint)
+        if queries.equal_queries:  # which concerns the error only
+            queries = replace(queries, equal_queries=False)
         self.queries, self.constraint = queries, constraint
         self.contrasts = Contrasts.of(constraint.delta(queries, np.zeros(queries.n_items)))
         if not len(self.contrasts.first):
             raise ConstraintError(
                 f"{constraint!r} compares nothing in these queries. Check sensitive_features."
             )
-        self.base, self.base_weight = _weigh_error(queries, constraint)
         self.lists = _weigh_cells(queries, constraint)
         self.by_label = hinged_lists(queries)
         self.by_cell = self.by_label
@@ -302,7 +305,7 @@ def _weigh_error(queries: Queries, constraint: PairwiseConstraint) -> tuple[Quer
     """Return lists and a weight per pair, with which a sum over pairs is the mean."""
     counts = cell_counts(queries).sum(axis=(1, 2))
     weight = queries.weight_of_query
-    if constraint.average == "pair":
+    if constraint.average == "pair" and not queries.equal_queries:
         return queries, 1.0 / float(weight @ counts)
     return share_weights(queries, counts), 1.0 / float(weight[counts > 0].sum())
 

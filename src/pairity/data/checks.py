@@ -6,8 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
+
+_FEW_EFFECTIVE = 0.5  # the share of queries that count effectively in training by pairs
 
 
 def require_features(queries: Any) -> None:
@@ -34,6 +37,25 @@ def require_preferences(queries: Any) -> None:
             f"{_rows(queries)} has a preference pair of positive weight, so there is nothing to "
             "rank by. Check y, qid and the weights."
         )
+
+
+def suggests_equal_queries(queries: Any) -> bool:
+    """Whether lists differ so much in length that ``query_weight="equal"`` may help.
+
+    Training pools pairs, so a query counts by its number of pairs n_q, while a constraint may
+    average over queries. Of N queries, (Σ n_q)² / Σ n_q² count effectively; "equal" is suggested if
+    these are less than half. It is not suggested where queries count equally already.
+    """
+    if queries.equal_queries:
+        return False
+    n_queries, total, squares = queries.total(_pair_moments)
+    return bool(total**2 < _FEW_EFFECTIVE * n_queries * squares)
+
+
+def _pair_moments(queries: Queries) -> Array:
+    """The number of queries that count, and the sums of their pairs and of the squares."""
+    counts = np.where(queries.weight_of_query > 0, queries.layout.pair_counts(), 0.0)
+    return np.array([np.count_nonzero(counts), counts.sum(), counts @ counts])
 
 
 def _n_preferring(queries: Queries) -> int:

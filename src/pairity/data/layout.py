@@ -51,6 +51,28 @@ class Layout(NamedTuple):
     uniform: bool
     longest: int
 
+    def pair_counts(self) -> NDArray[np.int64]:
+        """The number of preference pairs of each query, whatever their weight."""
+        lengths = np.diff(self.bounds)
+        lower = np.repeat(lengths, lengths) - self.start  # per item
+        passed: NDArray[np.int64] = np.r_[0, np.cumsum(lower)]
+        return np.diff(passed[self.bounds])
+
+    def pair_weights(self) -> Array:
+        """The total weight of the preference pairs of each query."""
+        if self.uniform:
+            return self.pair_counts().astype(np.float64)
+        lengths = np.diff(self.bounds)
+        number = np.repeat(np.arange(len(lengths)), lengths)
+        total, lower = np.zeros((2, len(lengths)))
+        by_level = np.argsort(self.level, kind="stable")
+        for rows in np.split(by_level, np.cumsum(np.bincount(self.level))[:-1]):
+            first = np.flatnonzero(np.diff(number[rows], prepend=-1))
+            queries, weight = number[rows[first]], np.add.reduceat(self.weight[rows], first)
+            total[queries] += weight * lower[queries]
+            lower[queries] += weight
+        return total
+
     def between(self, first: int, last: int) -> Layout:
         """The layout of the queries `first` to `last`, if all are numbered in row order."""
         rows = slice(*self.bounds[[first, last]].tolist())

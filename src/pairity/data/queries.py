@@ -25,6 +25,7 @@ from pairity.data.groups import encode_groups, name_groups
 from pairity.data.layout import Layout, lay_out
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.query_columns import (
+    asks_for_equal_queries,
     encode_queries,
     query_runs,
     read_group_sizes,
@@ -62,6 +63,9 @@ class Queries(Cache, Mapping[str, Any]):
         The weight of a pair is the product of its items' weights, as if items were repeated.
     query_weight : float64 array of shape (n_queries,), or None
         Multiplies every pair of the query, as if the query were repeated.
+    equal_queries : bool
+        Whether the pairs of all queries have the same total weight in training. Measurements, and
+        methods that train on single items, are not affected.
     feature_names : tuple of str, or None
     feature_types : str or list of str, or None
         The data types of the caller's columns; one text if all columns share one type.
@@ -96,6 +100,7 @@ class Queries(Cache, Mapping[str, Any]):
     feature_names: tuple[str, ...] | None = None
     feature_types: str | list[str] | None = None
     raw: bool = False
+    equal_queries: bool = False
 
     distributed: ClassVar[bool] = False  # whether the rows are on several machines
     client: ClassVar[Any] = None  # of Dask, if they are
@@ -138,8 +143,9 @@ class Queries(Cache, Mapping[str, Any]):
             default no item has a group.
         sample_weight : column of shape (n_items,), optional
             Item weights, 0 or greater. The weight of a pair is the product of its items' weights.
-        query_weight : column of shape (n_items,) or mapping from query id to weight, optional
-            Query weights, 0 or greater. A column has the same value in all rows of a query.
+        query_weight : column of shape (n_items,), mapping from query id to weight, or "equal"
+            Query weights, 0 or greater. A column has the same value in all rows of a query. With
+            "equal", see `with_equal_queries`. By default all weights are 1.
         raw : bool
             Whether X is kept as it is (missing values, categories, text), for rankers whose
             engine reads tables itself.
@@ -152,6 +158,7 @@ class Queries(Cache, Mapping[str, Any]):
             qid = read_group_sizes(group, qid, n_items)
         query, query_ids = encode_queries(qid, n_items)
         codes, groups = encode_groups(sensitive_features, n_items)
+        equal = asks_for_equal_queries(query_weight)
         return cls(
             X=features,
             y=labels,
@@ -160,10 +167,11 @@ class Queries(Cache, Mapping[str, Any]):
             group=codes,
             groups=groups,
             item_weight=read_weights(sample_weight, "sample_weight", n_items),
-            query_weight=read_query_weights(query_weight, query, query_ids),
+            query_weight=None if equal else read_query_weights(query_weight, query, query_ids),
             feature_names=names,
             feature_types=None if X is None else feature_types(X, features),
             raw=raw,
+            equal_queries=equal,
         )
 
     # --- sizes -----------------------------------------------------------------------------
@@ -201,9 +209,7 @@ class Queries(Cache, Mapping[str, Any]):
     @cached_property
     def n_pairs(self) -> int:
         """Number of preference pairs, whatever their weight."""
-        layout = self.layout
-        lengths = np.diff(layout.bounds)
-        return int((lengths[self.query[layout.order]] - layout.start).sum())
+        return int(self.layout.pair_counts().sum())
 
     # --- derived ---------------------------------------------------------------------------
 
@@ -216,6 +222,14 @@ class Queries(Cache, Mapping[str, Any]):
     def weight_of_query(self) -> Array:
         """Query weights, 1 by default."""
         return np.ones(self.n_queries) if self.query_weight is None else self.query_weight.copy()
+
+    @cached_property
+    def training_weight(self) -> Array:
+        """The weight of each query's pairs in training; see `with_equal_queries`."""
+        if not self.equal_queries:
+            return self.weight_of_query
+        total = self.layout.pair_weights()
+        return np.asarray(self.weight_of_query / np.where(total > 0, total, 1.0))
 
     def digest(self) -> str:
         """The SHA-256 of the content, as 64 hexadecimal digits; see `pairity.data.digest`."""
@@ -334,6 +348,19 @@ class Queries(Cache, Mapping[str, Any]):
         column = as_numbers(scores, "scores", self.n_items)[:, None]
         return replace(self, X=column, feature_names=None, feature_types=None, raw=False)
 
+    def with_equal_queries(self) -> Queries:
+        """The same queries, whose pairs have the same total weight in every query in training.
+
+        The weight of a pair is divided by that of all preference pairs of its query, so that long
+        lists do not dominate. Constraints and metrics are measured as before.
+        """
+        if self.query_weight is not None:
+            raise InputError(
+                'The queries have weights already, which query_weight="equal" would replace. Leave '
+                "out one of the two."
+            )
+        return replace(self, equal_queries=True)
+
     def with_features(
         self, X: Any, names: tuple[str, ...] | None = None, *, raw: bool = False
     ) -> Queries:
@@ -402,7 +429,9 @@ class Queries(Cache, Mapping[str, Any]):
             self.groups,
             None if self.item_weight is None else self.item_weight[rows],
             None if self.query_weight is None else self.query_weight[first:last],
+            equal_queries=self.equal_queries,
         )
+        part.__dict__["training_weight"] = self.training_weight[first:last]
         part.__dict__["n_codes"] = self.n_codes
         part.__dict__["layout"] = self.layout.between(first, last)
         return part
@@ -428,13 +457,16 @@ class Queries(Cache, Mapping[str, Any]):
             return name_groups(self.group, self.groups)
         if key == "sample_weight" and self.item_weight is not None:
             return self.item_weight
+        if key == "query_weight" and self.equal_queries:
+            return "equal"
         if key == "query_weight" and self.query_weight is not None:
             return self.query_weight[self.query]
         raise KeyError(key)
 
     def __iter__(self) -> Iterator[str]:
-        weights = {"sample_weight": self.item_weight, "query_weight": self.query_weight}
-        return (key for key in _KEYS if key not in weights or weights[key] is not None)
+        by_query = self.equal_queries or self.query_weight is not None
+        present = {"sample_weight": self.item_weight is not None, "query_weight": by_query}
+        return (key for key in _KEYS if present.get(key, True))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -445,6 +477,7 @@ class Queries(Cache, Mapping[str, Any]):
         names = ("y", "query", "group", "item_weight", "query_weight", "X")
         return (
             self.groups == other.groups
+            and self.equal_queries == other.equal_queries
             and all(_same(getattr(self, name), getattr(other, name)) for name in names)
             and self.query_ids.tolist() == other.query_ids.tolist()
         )

@@ -179,6 +179,18 @@ def read_weights(values: Any, name: str, n_rows: int) -> Array | None:
     return weights
 
 
+def asks_for_equal_queries(query_weight: Any) -> bool:
+    """Whether the weights of queries are the word "equal"; other words are refused."""
+    if not isinstance(query_weight, str):
+        return False
+    if query_weight != "equal":
+        raise InputError(
+            f"query_weight is {show(query_weight)}. Pass one weight per query, as a column or a "
+            'mapping, or "equal", with which all queries have the same weight in training.'
+        )
+    return True
+
+
 def read_query_weights(values: Any, query: NDArray[np.int64], query_ids: Column) -> Array | None:
     """One weight per query, from a column or a mapping; None without weights."""
     if isinstance(values, Mapping):

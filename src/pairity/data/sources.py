@@ -13,6 +13,7 @@ from typing import Any
 
 from pairity.data.checks import require_features
 from pairity.data.queries import Queries
+from pairity.data.query_columns import asks_for_equal_queries
 from pairity.exceptions import InputError
 
 _COLUMNS = ("X", "y", "qid", "sensitive_features")
@@ -71,7 +72,8 @@ def open_queries(
     columns : dict from the name of an argument to its value
         The arguments of `Queries.from_arrays`; None for those that were not passed. The first
         argument of a function, such as X or y, may be `Queries` or `DaskQueries` that are ready;
-        the other arguments must then be None. Scores, if there are any, become the one feature.
+        the other arguments must then be None, except ``query_weight="equal"``. Scores, if there
+        are any, become the one feature.
     raw : bool
         Whether features may stay as they are, see `Queries.from_arrays`. Queries that are ready
         and were made with ``raw=True`` are validated here if it is False.
@@ -114,17 +116,18 @@ def open_queries(
 
 def _ready(given: Mapping[str, Any]) -> Any:
     """The queries that were passed in place of columns, or None."""
-    for name, value in given.items():
-        if is_queries(value):
-            others = [other for other in given if other != name]
-            if others:
-                raise InputError(
-                    f"{name} is {type(value).__name__}, which contains labels, query ids, groups "
-                    f"and weights, but {' and '.join(others)} was passed too. Leave it out, or "
-                    f"pass {name} as an array."
-                )
-            return value
-    return getattr(given.get("X"), "queries_on_workers", None)
+    equal = asks_for_equal_queries(given.get("query_weight"))
+    name = next((name for name, value in given.items() if is_queries(value)), "X")
+    queries = given.get(name)
+    if not is_queries(queries):
+        queries = getattr(queries, "queries_on_workers", None)
+    elif others := sorted(set(given) - {name, "query_weight" if equal else name}):
+        raise InputError(
+            f"{name} is {type(queries).__name__}, which contains labels, query ids, groups "
+            f"and weights, but {' and '.join(others)} was passed too. Leave it out, or "
+            f"pass {name} as an array."
+        )
+    return queries.with_equal_queries() if equal and queries is not None else queries
 
 
 def read_alike(data: Any, queries: Any, *, raw: bool) -> Any:

@@ -215,17 +215,17 @@ def _auc_totals(queries: Queries, scores: Array) -> Array:
 
 
 def pairs_by_cell(queries: Queries) -> Array:
-    """The weight of the preference pairs of known groups in each cell."""
+    """The weight in training of the preference pairs of known groups in each cell."""
     known = slice(queries.n_groups)
     counts = cell_counts(queries)[:, known, known]
-    return np.asarray(np.tensordot(queries.weight_of_query, counts, axes=1))
+    return np.asarray(np.tensordot(queries.training_weight, counts, axes=1))
 
 
 def total_weight(queries: Queries, table: ArrayLike) -> float:
-    """The total weight of all preference pairs under a weight table."""
+    """The total weight in training of all preference pairs under a weight table."""
     return float(queries.total(partial(_weight_under, table)))
 
 
 def _weight_under(table: ArrayLike, queries: Queries) -> Array:
-    by_cell = np.tensordot(queries.weight_of_query, cell_counts(queries), axes=1)
+    by_cell = np.tensordot(queries.training_weight, cell_counts(queries), axes=1)
     return np.asarray((by_cell * queries.pad(table)).sum())

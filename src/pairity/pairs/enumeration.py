@@ -95,7 +95,7 @@ def _positive_weights(queries: Queries) -> Queries:
         None if weight is None else (weight > 0).astype(np.float64)
         for weight in (queries.item_weight, queries.query_weight)
     )
-    return replace(queries, X=None, item_weight=items, query_weight=by_query)
+    return replace(queries, X=None, item_weight=items, query_weight=by_query, equal_queries=False)
 
 
 def _weigh(
@@ -105,6 +105,6 @@ def _weigh(
     weight = np.asarray(padded, dtype=np.float64)[queries.group[preferred], queries.group[other]]
     if queries.item_weight is not None:
         weight *= queries.item_weight[preferred] * queries.item_weight[other]
-    if queries.query_weight is not None:
-        weight *= queries.query_weight[queries.query[preferred]]
+    if queries.query_weight is not None or queries.equal_queries:
+        weight *= queries.training_weight[queries.query[preferred]]
     return weight

@@ -59,7 +59,7 @@ def pairwise_logistic(
     Parameters
     ----------
     queries : Queries
-        Its item weights are u, its query weights v.
+        Its item weights are u, the training weights of its queries v.
     scores : float64 array of shape (n_items,)
         Finite, of any size.
     table : array of shape (n_groups, n_groups), or two such tables
@@ -134,7 +134,7 @@ def pairwise_hessian_product(
     vector = as_kernel_input(vector)
     out = np.empty(queries.n_items)
     run_blocks(
-        kernels.hessian_product, layout.bounds, layout, scores, padded, queries.weight_of_query,
+        kernels.hessian_product, layout.bounds, layout, scores, padded, queries.training_weight,
         vector, out,
     )  # fmt: skip
 
@@ -144,7 +144,7 @@ def pairwise_hessian_product(
             scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
             vector[rows], product,
         )  # fmt: skip
-        out[rows] = queries.weight_of_query[q] * product
+        out[rows] = queries.training_weight[q] * product
 
     _for_long_lists(queries, long_list)
     return out
@@ -163,7 +163,7 @@ def run_logistic(
     cells = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
     losses = np.empty(queries.n_queries)
     run_blocks(
-        kernels.logistic, layout.bounds, layout, scores, padded, queries.weight_of_query,
+        kernels.logistic, layout.bounds, layout, scores, padded, queries.training_weight,
         with_loss, gradient, hessian, cells, losses,
     )  # fmt: skip
 
@@ -173,7 +173,7 @@ def run_logistic(
             scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
             with_loss, first, second, cells[q],
         )  # fmt: skip
-        weight = queries.weight_of_query[q]
+        weight = queries.training_weight[q]
         losses[q], gradient[rows], hessian[rows] = weight * loss, weight * first, weight * second
 
     _for_long_lists(queries, long_list)

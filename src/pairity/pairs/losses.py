@@ -205,7 +205,7 @@ def two_hinges(
     losses = np.empty(queries.n_queries)
     run_blocks(
         hinge_kernels.hinge, layout.bounds, layout, as_kernel_input(scores), hinge_kernels.SHORT,
-        padded, opposite, queries.weight_of_query, float(margin), gradient, hessian, losses,
+        padded, opposite, queries.training_weight, float(margin), gradient, hessian, losses,
     )  # fmt: skip
     return float(losses.sum()), gradient, hessian
 
@@ -278,7 +278,7 @@ class Sampled:
             gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
             run_blocks(
                 sampled_kernels.sampled, layout.bounds, layout, as_kernel_input(scores), table,
-                queries.weight_of_query, int(self.n_pairs), int(self.random_state), int(iteration),
+                queries.training_weight, int(self.n_pairs), int(self.random_state), int(iteration),
                 gradient, hessian,
             )  # fmt: skip
             return gradient, hessian
@@ -386,7 +386,7 @@ class LambdaRank:
             gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
             run_blocks(
                 lambdarank_kernels.lambdarank, layout.bounds, layout, as_kernel_input(scores),
-                queries.y, table, queries.weight_of_query, gains,
+                queries.y, table, queries.training_weight, gains,
                 1.0 / np.log2(2.0 + np.arange(layout.longest)), min(int(self.k), layout.longest),
                 float(self.sigma), bool(self.normalise), certain, factors, gradient, hessian,
             )  # fmt: skip

@@ -259,7 +259,10 @@ class PairRanker(RankingEstimator):
         query_weight: Any = None,
         **fit_params: Any,
     ) -> Self:
-        """Fit with equal weights; arguments as in `Queries.from_arrays`, or Queries as X."""
+        """Fit with equal weights; arguments as in `Queries.from_arrays`, or Queries as X.
+
+        With ``query_weight="equal"``, see `Queries.with_equal_queries`.
+        """
         require_stored(self)
         columns = {
             "X": X, "y": y, "qid": qid, "group": group, "sample_weight": sample_weight,

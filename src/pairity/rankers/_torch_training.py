@@ -38,7 +38,7 @@ class Weighted:
         """Select the queries with pairs of positive weight."""
         padded = queries.pad(weights)
         combined = padded if padded.ndim == 2 else padded.sum(axis=0)
-        weight = (cell_counts(queries) * combined).sum(axis=(1, 2)) * queries.weight_of_query
+        weight = (cell_counts(queries) * combined).sum(axis=(1, 2)) * queries.training_weight
         if not weight.sum() > 0.0:
             raise InputError(
                 f"The preference pairs of the {queries.n_queries} {name} queries have a total "

@@ -28,8 +28,8 @@ class Ranker(Protocol):
         Parameters
         ----------
         queries : Queries
-            Pairs with an item of unknown group have weight 1. Weights of items and queries
-            multiply the weight of a pair.
+            Pairs with an item of unknown group have weight 1. Weights of items and
+            `Queries.training_weight` of their query multiply the weight of a pair.
         weights : array of shape (n_groups, n_groups), or (2, n_groups, n_groups)
             With two tables, a pair in cell (k, l) has weights[0, k, l] in its observed order and
             weights[1, k, l] in the mirrored order, in which the other item is the preferred one.

@@ -192,7 +192,10 @@ class FairRanker(RankingEstimator):
         sensitive_features : groups of shape (n_items,), or several columns for intersections
         sample_weight : item weights of shape (n_items,), optional
             The weight of a pair contains the product of its items' weights.
-        query_weight : one weight per query, as a column or a mapping, optional
+        query_weight : one weight per query, as a column or a mapping, or "equal", optional
+            With "equal", the training pairs of every query have the same total weight, so that
+            long lists do not dominate, as they do not in a constraint that averages over queries.
+            The violation and the AUC are measured as without it.
         **fit_params
             Passed to the ranker's engine in every round, under the engine's names: ``eval_set``
             with ``eval_qid``, ``callbacks``, and so on.
@@ -217,7 +220,8 @@ class FairRanker(RankingEstimator):
             with progress:
                 solution = setup.solve(problem, trace)
             self._trained_on: Any = problem.queries.training_record(queries)
-        self._training = {"items": queries.n_items, "queries": queries.n_queries}
+        sizes = {"items": queries.n_items, "queries": queries.n_queries}
+        self._training = {**sizes, "equal_queries": queries.equal_queries}
         self._feature_types = queries.feature_types
         self.training_digest_ = digest
         self.ranker_ = solution.model
@@ -362,7 +366,8 @@ class FairRanker(RankingEstimator):
             is written completely or not at all.
         data : Queries or mapping with y, qid and sensitive_features, optional
             Other queries whose pairs are written. The default is the queries that `fit` trained
-            on, with the row numbers of the table that was passed to it.
+            on, with the row numbers of the table that was passed to it. If `fit` was called with
+            ``query_weight="equal"``, these queries count equally too.
         format, block
             See `pairity.reweighting.export.export_pairs`, which describes the formats.
 
@@ -381,6 +386,8 @@ class FairRanker(RankingEstimator):
             queries, rows = self._trained_on
         else:
             queries, rows = read_without_features(data), None
+            if self._training["equal_queries"]:
+                queries = queries.with_equal_queries()
         export_pairs(queries, self.pair_weights_, path, format=format, rows=rows, block=block)
 
     # --- notebooks -------------------------------------------------------------------------------

@@ -22,10 +22,11 @@ KNOWN_OBJECTS = {kind.__name__: kind for kind in (*CATALOGUE.values(), PlainStep
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """The size and the digest of the training data."""
+    """The size and the digest of the training data, and whether queries counted equally."""
 
     items: int
     queries: int
+    equal_queries: bool
     digest: str
 
 

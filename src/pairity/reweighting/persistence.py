@@ -113,6 +113,7 @@ def _rename(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
 def _restore(manifest: Entry, ranker: Any, fitted: Any) -> FairRanker:
     """Restore a `FairRanker` from its entry, the unfitted ranker and the fitted one."""
     entry = manifest.entry("model")
+    entry.entry("training").values.setdefault("equal_queries", False)  # older files do not have it
     saved: SavedModel = manifest.read("model", SavedModel)
     if saved.ranker_given == "wrapped":
         if not hasattr(ranker, "estimator"):
@@ -139,6 +140,9 @@ def _restore(manifest: Entry, ranker: Any, fitted: Any) -> FairRanker:
     model.ranker_, model.groups_, model.history_ = fitted, saved.groups, saved.history
     model.violation_, model.outcome_ = saved.violation, saved.outcome
     model.training_digest_ = saved.training.digest
-    model._training = {"items": saved.training.items, "queries": saved.training.queries}
+    model._training = {
+        "items": saved.training.items, "queries": saved.training.queries,
+        "equal_queries": saved.training.equal_queries,
+    }  # fmt: skip
     model._trained_on = None
     return model

@@ -132,6 +132,7 @@ class Setup:
         validation = problem.measured_on
         settings = {
             "data": digest,
+            "equal_queries": problem.queries.equal_queries,
             "ranker": [type(self.ranker).__name__, self.ranker._encode_settings()],
             **encode_settings(self.model, _NOT_IN_CHECKPOINTS),
             "schedule": self.schedule,

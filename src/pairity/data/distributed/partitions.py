@@ -6,7 +6,7 @@ Boosters silently lose the pairs of a query that is cut, so such queries are ref
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -129,9 +129,9 @@ def _distinct(sensitive_features: Any) -> list[Attribute]:
     return [column._replace(column=object_array(list(values))) for column, values in by_column]
 
 
-def validated(piece: Piece) -> Piece:
-    """The same partition with features that are finite numbers."""
-    return replace(piece, queries=None if piece.queries is None else piece.queries.validated())
+def mapped(function: Callable[[Queries], Queries], piece: Piece) -> Piece:
+    """The same partition after a function of its queries, if it has any."""
+    return replace(piece, queries=None if piece.queries is None else function(piece.queries))
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from pairity.data.distributed import partitions
 from pairity.data.distributed.clients import while_connected, workers_of
 from pairity.data.distributed.partitions import Piece, Summary
 from pairity.data.queries import Queries
+from pairity.data.query_columns import asks_for_equal_queries
 from pairity.data.splits import draw_queries
 from pairity.exceptions import InputError
 
@@ -58,7 +59,7 @@ class DaskQueries(Cache):
     summaries : list of Summary, one per partition
     pieces : list of delayed Piece, from which shares are made again if a worker is lost
     n_items, n_queries, n_missing, n_pairs, n_features : int, over all partitions
-    feature_names, feature_types, raw : as in `Queries`
+    feature_names, feature_types, raw, equal_queries : as in `Queries`
     shares : list of futures, each the queries of one worker
     spans : list of list of int, the pieces of each share
     """
@@ -70,6 +71,7 @@ class DaskQueries(Cache):
     content: str  # the digest
     feature_types: str | list[str] | None
     raw: bool
+    equal_queries: bool = False
     shares: list[Any] = field(default_factory=list)
     spans: list[list[int]] = field(default_factory=list)
     n_items: int = field(init=False)
@@ -96,6 +98,9 @@ class DaskQueries(Cache):
 
         if isinstance(columns.get("query_weight"), Mapping):
             raise InputError("query_weight is a mapping. Pass a column with Dask collections.")
+        equal = asks_for_equal_queries(columns.get("query_weight"))
+        if equal:
+            columns["query_weight"] = None
         if columns.get("group") is not None:
             raise InputError("group is not supported with Dask collections. Pass qid as a column.")
         with while_connected(client):
@@ -121,7 +126,7 @@ class DaskQueries(Cache):
             raw=raw,
         )
         queries.place([read[number] for number in present])
-        return queries
+        return queries.with_equal_queries() if equal else queries
 
     # --- sizes -----------------------------------------------------------------------------------
 
@@ -217,12 +222,20 @@ class DaskQueries(Cache):
 
     def validated(self) -> DaskQueries:
         """The same queries with features that are finite numbers, for engines that need them."""
-        import dask
-
         if not self.raw:
             return self
-        pieces = [dask.delayed(partitions.validated)(piece) for piece in self.pieces]
-        return replace(self, shares=self.each(Queries.validated), pieces=pieces, raw=False)
+        return replace(self._mapped(Queries.validated), raw=False)
+
+    def with_equal_queries(self) -> DaskQueries:
+        """The same queries, whose pairs have the same total weight in every query in training."""
+        return replace(self._mapped(Queries.with_equal_queries), equal_queries=True)
+
+    def _mapped(self, function: Callable[[Queries], Queries]) -> DaskQueries:
+        """The same queries after a function, which workers also apply when they read them again."""
+        import dask
+
+        pieces = [dask.delayed(partitions.mapped)(function, piece) for piece in self.pieces]
+        return replace(self, shares=self.each(function), pieces=pieces)
 
     def with_scores(self, scores: Any) -> DaskQueries:
         """The same queries with scores, as `predict(queries.X)` returns them, as one feature."""
