@@ -19,7 +19,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import ndcg_score
 from sklearn.model_selection import GridSearchCV, GroupKFold
 
-from pairity import FairRanker, InputError, LinearRanker, Queries, StatisticalParity
+from pairity import FairRanker, InputError, LinearRanker, Queries, StatisticalParity, load
 from pairity._utils.threads import n_threads
 from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import MissingExtraError, TargetNotReachedWarning, TrainingError
@@ -475,6 +475,61 @@ def test_early_stopping(engine, schedule):
     if schedule == "retrain":
         short = fair(engine, params={"n_estimators": best}, max_rounds=0).fit(**DATA)
         assert np.array_equal(short.predict(HELD.X), model.predict(HELD.X))
+
+
+def n_trees_of(engine, ranker):
+    booster = ranker.model_
+    return booster.num_trees() if engine.name == "lightgbm" else booster.num_boosted_rounds()
+
+
+# Pairs count for the wrong order, so that the metric of an evaluation set falls at once.
+TURNED = np.array([0.1 * ONES, ONES])
+
+
+@pytest.mark.parametrize("how", ["parameter", "callback"])
+def test_reweighted_rounds_train_as_many_trees_as_the_plain_one(engine, how, tmp_path):
+    train, held = MADE.queries().split(0.3, 0)
+    sets = {"eval_set": [(held.X, held.y)], "eval_qid": [held.query]}
+    params = {"n_estimators": 60}
+    if how == "parameter":
+        params |= stopping(engine, 3)
+    elif engine.name == "lightgbm":
+        sets["callbacks"] = [engine.library.early_stopping(3, verbose=False)]
+    else:
+        params["callbacks"] = [engine.library.callback.EarlyStopping(rounds=3)]
+    make = lambda **params: engine.adapter(engine.model(**params), loss="logistic")  # noqa: E731
+    plain = make(**params).fit_pairs(train, ONES, **sets)
+    n_trees = n_trees_of(engine, plain)
+    assert 3 < n_trees < 60
+    alone = make(**params).fit_pairs(train, TURNED, **sets)
+    assert n_trees_of(engine, alone) < 3  # what reweighted rounds would be without the rule
+    plain.save(tmp_path / "plain")
+    expected = make(n_estimators=n_trees).fit_pairs(train, TURNED)
+    previous = load(tmp_path / "plain")  # as from a checkpoint
+    for _ in range(2):
+        previous = make(**params).fit_pairs(train, TURNED, previous=previous, **sets)
+        assert n_trees_of(engine, previous) == n_trees
+        assert np.array_equal(previous.predict(MADE.X), expected.predict(MADE.X))
+        (by_metric,) = previous.evals_result_.values()
+        assert {len(values) for values in by_metric.values()} == {n_trees}
+        assert previous.best_iteration_ == plain.best_iteration_
+
+
+def test_rounds_of_a_fair_ranker_keep_the_number_of_trees(engine):
+    seen = []
+
+    class Kept(engine.adapter):
+        def fit_pairs(self, *arguments, **options):
+            super().fit_pairs(*arguments, **options)
+            seen.append(n_trees_of(engine, self))
+            return self
+
+    ranker = Kept(engine.model(n_estimators=60, **stopping(engine, 3)))
+    model = FairRanker(ranker, "statistical", tolerance=0.0, max_rounds=3, progress=False)
+    with pytest.warns(TargetNotReachedWarning):
+        model.fit(**DATA, **eval_sets(HELD))
+    assert len(seen) > 1
+    assert len(set(seen)) == 1
 
 
 def test_without_early_stopping_all_trees_stay(engine):

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from pairity import FairRanker, InputError, Queries
+from pairity import FairRanker, InputError, Queries, load
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import MissingExtraError, TrainingError
 from pairity.pairs.enumeration import iter_pairs
@@ -337,6 +337,39 @@ def test_early_stopping_on_an_evaluation_set(data):
     assert "NDCG:type=Base" in stopped.ranker_.model_.evals_result_["validation"]
     with pytest.raises(InputError, match="1 Pools and 1 pairs"):
         ranker().fit(X, y, qid=qid, eval_set=[pool, held])
+
+
+@pytest.mark.parametrize(
+    ("params", "options"),
+    [
+        ({"early_stopping_rounds": 3}, {}),
+        ({"od_type": "Iter", "od_wait": 3}, {}),
+        ({}, {"early_stopping_rounds": 3}),
+        ({}, {"early_stopping_rounds": 3, "use_best_model": True}),
+        ({"best_model_min_trees": 2}, {}),  # the best iteration, without stopping
+    ],
+)
+def test_reweighted_rounds_train_as_many_trees_as_the_plain_one(queries, params, options, tmp_path):
+    queries, held = queries.split(0.3, 0)
+    options = {**options, "eval_set": (held.X, held.y), "eval_qid": held.query}
+    # Pairs count for the wrong order, so that the metric falls from the first tree.
+    turned = np.array([np.full((2, 2), 0.1), np.ones((2, 2))])
+    params = {"n_estimators": 60, **EXACT, **params}
+    make = lambda **params: CatBoostPairRanker(  # noqa: E731
+        cb.CatBoostRanker(thread_count=1, random_seed=3, learning_rate=0.3, **params)
+    )
+    plain = make(**params).fit_pairs(queries, np.ones((2, 2)), **options)
+    n_trees = plain.model_.tree_count_
+    assert 3 < n_trees < 60
+    assert make(**params).fit_pairs(queries, turned, **options).model_.tree_count_ < 3
+    plain.save(tmp_path / "plain")
+    expected = make(iterations=n_trees, **EXACT).fit_pairs(queries, turned)
+    previous = load(tmp_path / "plain")  # as from a checkpoint
+    for _ in range(2):
+        previous = make(**params).fit_pairs(queries, turned, previous=previous, **options)
+        assert previous.model_.tree_count_ == n_trees
+        assert previous.predict(queries.X) == pytest.approx(expected.predict(queries.X), abs=1e-9)
+        assert len(previous.model_.evals_result_["validation"]["PairLogit"]) == n_trees
 
 
 def test_callbacks_and_output(data, capfd):

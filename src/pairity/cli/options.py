@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pairity
@@ -234,6 +235,15 @@ def read_training_queries(
     queries = read_queries(table, args)  # wrong roles are more frequent than wrong features
     X, names = read_features(table, args, missing=missing)
     return queries.with_features(X, names, raw=missing)
+
+
+def with_query_weights(queries: pairity.Queries, table: Table, name: str) -> pairity.Queries:
+    """Return the queries with the weights of a column."""
+    from pairity.data.query_columns import read_query_weights
+
+    column = table[table.column_for("query weight", name, "--query-weight")]
+    weights = read_query_weights(column, queries.query, queries.query_ids)
+    return replace(queries, query_weight=weights)
 
 
 def read_features(

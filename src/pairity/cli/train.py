@@ -47,6 +47,12 @@ def add_to(parser: Any) -> None:
         "rest: for rankers that can memorise, such as boosted trees"
     )
     option("--validation SHARE", validation, type=float)
+    weight = (
+        "a column with the weight of each query, or `equal`: the training pairs of every query "
+        "have the same total weight, so that long lists do not dominate (if a column is called "
+        "equal, it is used)"
+    )
+    option("--query-weight COLUMN", weight)
     options.add_share(parser, "--test", "the share of queries held out")
     points = "rankers between the two that the report shows, one training each"
     option("--points N", points, type=options.whole_number(0), default=3)
@@ -123,15 +129,22 @@ def _train(args: argparse.Namespace, lazy: bool) -> _Result:
 
 def _read(table: Table, args: argparse.Namespace, client: Any) -> Any:
     """Return the queries: in memory, or read by the workers of a client."""
-    missing = ENGINES[args.ranker].takes_missing
+    missing, weight = ENGINES[args.ranker].takes_missing, args.query_weight
+    equal = weight == "equal" and weight not in table.columns
+    if weight is not None and not equal:
+        args.exclude = [*args.exclude, weight]
     if client is None:
-        return options.read_training_queries(table, args, missing=missing)
-    options.require_roles(table, args, ("label", "query", "group"))
-    _, names = options.read_features(table, args, missing=missing)
-    return pairity.read_parquet(
-        table.path, y=args.label, qid=args.query, sensitive_features=args.group, features=names,
-        client=client,
-    )  # fmt: skip
+        queries = options.read_training_queries(table, args, missing=missing)
+        if weight is not None and not equal:
+            queries = options.with_query_weights(queries, table, weight)
+    else:
+        options.require_roles(table, args, ("label", "query", "group"))
+        _, names = options.read_features(table, args, missing=missing)
+        queries = pairity.read_parquet(
+            table.path, y=args.label, qid=args.query, sensitive_features=args.group,
+            features=names, query_weight=None if equal else weight, client=client,
+        )  # fmt: skip
+    return queries.with_equal_queries() if equal else queries
 
 
 def _make_report(result: _Result, args: argparse.Namespace) -> pairity.Report:

@@ -38,6 +38,7 @@ def add_to(parser: Any) -> None:
     table.add_argument("--table", metavar="FILE", dest="file")
     options.add_format(table)
     options.add_roles(table)
+    options.add(table, "--query-weight COLUMN", "the column of query weights, if there was one")
     options.add_share(table, "--test", "the share of queries held out in training")
     options.add_seed(table, "the seed of that split")
     options.add_output(parser)
@@ -70,6 +71,10 @@ def _training_queries(model: Any, args: argparse.Namespace) -> tuple[pairity.Que
     rows = np.arange(table.n_rows)
     X, _ = table.features(options.feature_names(model, args.model), (), ())
     plain = options.read_queries(table, args)
+    if model._training["equal_queries"]:
+        plain = plain.with_equal_queries()
+    elif args.query_weight is not None:
+        plain = options.with_query_weights(plain, table, args.query_weight)
     queries = plain.with_features(X, raw=True)
     if queries.digest() == model.training_digest_:
         return queries, rows

@@ -51,15 +51,18 @@ class BoosterRanker(EngineRanker):
         queries: Queries,
         weights: Array,
         *,
-        previous: Any = None,  # noqa: ARG002 - the binned data are cached with the queries
+        previous: Any = None,
         **fit_params: Any,
     ) -> Self:
         """Train on weighted pairs; see `pairity.rankers.Ranker`.
 
         `fit_params` are those of the engine's own `fit`, such as its evaluation sets: (X, y) with
-        ``eval_qid`` or ``eval_group``.
+        ``eval_qid`` or ``eval_group``. With evaluation sets, this trains as many trees as
+        `previous` kept, and does not stop early: metrics may fall because the weights moved.
         """
-        return self._prepare_and_train(queries, lambda *_: weights, None, fit_params)
+        if fit_params.get("eval_set") is None or not isinstance(previous, type(self)):
+            previous = None
+        return self._prepare_and_train(queries, lambda *_: weights, None, fit_params, previous)
 
     def fit_following(
         self,
@@ -96,7 +99,12 @@ class BoosterRanker(EngineRanker):
         return self._boosting() not in ("dart", "gblinear")
 
     def _prepare_and_train(
-        self, queries: Any, follow: Follow, measured_on: Queries | None, fit_params: Any
+        self,
+        queries: Any,
+        follow: Follow,
+        measured_on: Queries | None,
+        fit_params: Any,
+        previous: Any = None,
     ) -> Self:
         if not isinstance(queries, Queries):  # on the workers of a cluster
             from pairity.rankers._distributed import train_on_workers
@@ -110,14 +118,22 @@ class BoosterRanker(EngineRanker):
             return self
         self._begin_fit(queries)
         with _memory_advice(self.engine[0], isinstance(queries.X, ParquetFeatures)):
-            self._train(queries, follow, measured_on, fit_params)
+            self._train(queries, follow, measured_on, fit_params, previous)
         return self
 
     @abstractmethod
     def _train(
-        self, queries: Queries, follow: Follow, measured_on: Queries | None, fit_params: Any
+        self,
+        queries: Queries,
+        follow: Follow,
+        measured_on: Queries | None,
+        fit_params: Any,
+        previous: Any = None,
     ) -> None:
-        """Set ``model_`` and the other attributes of a fit."""
+        """Set ``model_`` and the other attributes of a fit.
+
+        `previous` is a fitted ranker whose number of trees is used, without early stopping.
+        """
 
     @abstractmethod
     def _boosting(self) -> str:

@@ -36,6 +36,9 @@ _N_TREES = (
     "nrounds", "num_boost_round", "max_iter", "num_iterations",
 )  # fmt: skip
 _THREADS = ("n_jobs", "num_thread", "nthread", "nthreads", "num_threads")
+_STOPPING = (
+    "early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change"
+)  # fmt: skip
 _SEED = ("random_state", "random_seed", "seed")
 _METRIC = ("metrics", "metric_types", "metric")
 _EVAL_AT = ("ndcg_eval_at", "ndcg_at", "map_eval_at", "map_at", "eval_at")
@@ -74,7 +77,8 @@ class LightGBMRanker(BoosterRanker):
     Notes
     -----
     `fit` takes the parameters of `LGBMRanker.fit`: evaluation sets (with ``eval_qid``, or with
-    LightGBM's ``eval_group``), their names and metrics, callbacks, categorical features.
+    LightGBM's ``eval_group``), their names and metrics, callbacks, categorical features. Early
+    stopping chooses the number of trees of the plain ranker, and reweighted rounds train as many.
 
     The binned data are built once for all rounds. Pair weights are divided by their mean, so that
     an L2 penalty does not depend on their scale. Without ``n_jobs``, OpenMP chooses the number of
@@ -112,7 +116,12 @@ class LightGBMRanker(BoosterRanker):
         return str(_take(_set_params(self.estimator), _BOOSTING, "gbdt"))
 
     def _train(
-        self, queries: Queries, follow: Follow, measured_on: Queries | None, fit_params: Any
+        self,
+        queries: Queries,
+        follow: Follow,
+        measured_on: Queries | None,
+        fit_params: Any,
+        previous: Any = None,
     ) -> None:
         lgb, peers = self._library(), current_peers()
         params, n_trees, loss = self._parameters(self._checked_estimator(fit_params))
@@ -122,6 +131,12 @@ class LightGBMRanker(BoosterRanker):
         params["num_threads"] = params["num_threads"] or peers.n_threads
         binned = self._binned(queries, params, fit_params)
         callbacks, tracked = [*(fit_params.get("callbacks") or ())], None
+        n_kept = 0 if previous is None else previous.best_iteration_
+        if n_kept:
+            n_trees = n_kept
+            _take(params, _STOPPING)
+            stopping = type(lgb.early_stopping(1, verbose=False))
+            callbacks = [call for call in callbacks if not isinstance(call, stopping)]
         if measured_on is not None:
             tracked = _tracked_scores(measured_on, params["num_threads"])
             callbacks.append(lambda env: setattr(tracked, "booster", env.model))
@@ -145,7 +160,7 @@ class LightGBMRanker(BoosterRanker):
             )
         if peers.network:
             self.model_.free_network()
-        self.best_iteration_ = max(self.model_.best_iteration, 0)
+        self.best_iteration_ = n_kept or max(self.model_.best_iteration, 0)
 
     def _parameters(self, estimator: Any) -> tuple[dict[str, Any], int, Loss]:
         """Return the parameters of LightGBM's training call, the number of trees and the loss."""

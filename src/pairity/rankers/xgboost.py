@@ -55,7 +55,8 @@ class XGBoostRanker(BoosterRanker):
     Notes
     -----
     `fit` takes ``eval_set`` with ``eval_qid`` or ``eval_group``, and ``verbose``, as
-    `XGBRanker.fit` does.
+    `XGBRanker.fit` does. Early stopping chooses the number of trees of the plain ranker, and
+    reweighted rounds train as many.
 
     The binned data are built once for all rounds. Features in files with more than 2**28 entries
     are binned on disk; their bins are found from a sample of 2**24 entries (from all rows if there
@@ -119,7 +120,12 @@ class XGBoostRanker(BoosterRanker):
         return str(getattr(self.estimator, "booster", None) or "gbtree")
 
     def _train(
-        self, queries: Queries, follow: Follow, measured_on: Queries | None, fit_params: Any
+        self,
+        queries: Queries,
+        follow: Follow,
+        measured_on: Queries | None,
+        fit_params: Any,
+        previous: Any = None,
     ) -> None:
         xgb, estimator = self._library(), self._checked_estimator(fit_params)
         params, loss = self._parameters(estimator)
@@ -128,7 +134,12 @@ class XGBoostRanker(BoosterRanker):
         }
         binned = self._binned(queries, estimator, params, fit_params)
         n_trees = estimator.get_num_boosting_rounds()
+        stopping_rounds = estimator.early_stopping_rounds
         callbacks, tracked = [*(estimator.callbacks or ())], None
+        if previous is not None:
+            n_trees, stopping_rounds = previous.best_iteration_ + 1, None
+            stopping = xgb.callback.EarlyStopping
+            callbacks = [call for call in callbacks if not isinstance(call, stopping)]
         if measured_on is not None:
             tracked = _tracked_scores(xgb, measured_on, self._reading)
             callbacks.append(_watch(xgb, tracked))
@@ -152,7 +163,7 @@ class XGBoostRanker(BoosterRanker):
                 evals=[(data, f"validation_{k}") for k, data in enumerate(binned.evaluation)],
                 evals_result=self.evals_result_,
                 obj=derivatives,
-                early_stopping_rounds=estimator.early_stopping_rounds,
+                early_stopping_rounds=stopping_rounds,
                 verbose_eval=fit_params.get("verbose", False),
                 callbacks=callbacks,
             )

@@ -60,6 +60,7 @@ def spread_queries(queries: Queries, n_partitions: int, **columns: Any) -> dict[
             [dask.delayed(group) for group in groups], meta=groups[0].iloc[:0]
         ),
         **{name: array(column) for name, column in values.items() if column is not None},
+        **({"query_weight": "equal"} if queries.equal_queries else {}),
     }
 
 
