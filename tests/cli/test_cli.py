@@ -5,6 +5,7 @@ import json
 import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import pairity
@@ -243,3 +244,41 @@ def test_help(capsys):
 def test_help_names_every_constraint():
     *first, last = CATALOGUE
     assert f"{', '.join(first)} or {last}" == CONSTRAINTS
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("weight", ["equal", "times"])
+@pytest.mark.parametrize("called", ["times", "equal"])
+def test_weights_of_queries(made, tmp_path, capsys, weight, called, kind):
+    """The word `equal`, or a column; a column called equal is used as a column."""
+    names = [f"x{k}" for k in range(5)]
+    kept = made.qid % 17 + 3 > np.tile(np.arange(20), 60)
+    table = pd.DataFrame(made.X, columns=names).assign(
+        hired=made.y, search=made.qid, gender=made.sensitive_features
+    )
+    table[called] = 1.0 + made.qid % 3
+    table = table[kept].reset_index(drop=True)
+    path = str(tmp_path / f"table.{kind}")
+    table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path)
+    words = [*ROLES, "--quiet", "--no-report", "--tolerance", "0.03", "--query-weight", weight]
+    status = main(["train", path, *words, "--output", str(tmp_path / "model")])
+    if weight == "times" and called == "equal":
+        assert status == 2
+        assert "no column 'times' (--query-weight)" in capsys.readouterr().err
+        return
+    assert status == 0
+    loaded = pairity.load(tmp_path / "model")
+    by_column = weight == called
+    assert list(loaded.feature_names_in_) == (names if by_column else [*names, called])
+    queries = pairity.Queries.from_arrays(
+        table[list(loaded.feature_names_in_)].to_numpy(), table["hired"], qid=table["search"],
+        sensitive_features=table["gender"], query_weight=table[called] if by_column else "equal",
+    )  # fmt: skip
+    train, _ = queries.split(0.2, 0)
+    model = FairRanker(tolerance=0.03, progress=False).fit(train)
+    assert loaded.ranker_.coef_ == pytest.approx(model.ranker_.coef_, rel=1e-9)
+    words = ["--table", path, *ROLES, "--query-weight", weight, "--quiet"]
+    assert main(["weights", str(tmp_path / "model"), "--pairs", f"{tmp_path}/a.tsv", *words]) == 0
+    model.export_pairs(tmp_path / "b.tsv")
+    weights = [np.loadtxt(tmp_path / name)[:, 2] for name in ("a.tsv", "b.tsv")]
+    assert weights[0] == pytest.approx(weights[1], rel=1e-9)

@@ -143,3 +143,21 @@ def test_settings_that_dask_does_not_support_are_refused(client, spread, table):
         FairRanker(engines("xgboost")[0]).fit(**columns(table))
     with pytest.raises(InputError, match=r"In partition \d: y has"):
         FairRanker().fit(**columns(by_query(table.assign(y=np.nan), 2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "schedule"), [("linear", "auto"), ("xgboost", "interleaved"), ("lightgbm", "retrain")]
+)
+def test_queries_that_count_equally(client, table, name, schedule):
+    kept = table[table.groupby("qid").cumcount() < 4 + table["qid"] % 17].reset_index(drop=True)
+    many, local_model = engines(name)
+    options = {**OPTIONS, "max_rounds": 2, "schedule": schedule}
+    remote = FairRanker(many, **options).fit(**columns(by_query(kept, 4)), query_weight="equal")
+    single = FairRanker(local_model, **options).fit(**columns(kept), query_weight="equal")
+    plain = FairRanker(local_model, **options).fit(**columns(kept))
+    assert [round_.violation for round_ in remote.history_] == pytest.approx(
+        [round_.violation for round_ in single.history_], abs=1e-9
+    )
+    expected = single.predict(kept[FEATURES])
+    np.testing.assert_allclose(remote.predict(kept[FEATURES]), expected, atol=1e-5)
+    assert np.abs(plain.predict(kept[FEATURES]) - expected).max() > 1e-3

@@ -132,7 +132,9 @@ def _read(table: Table, args: argparse.Namespace, client: Any) -> Any:
     missing, weight = ENGINES[args.ranker].takes_missing, args.query_weight
     equal = weight == "equal" and weight not in table.columns
     if weight is not None and not equal:
-        args.exclude = [*args.exclude, weight]
+        args.exclude = [
+            *args.exclude, table.column_for("query weight", weight, "--query-weight")
+        ]  # fmt: skip
     if client is None:
         queries = options.read_training_queries(table, args, missing=missing)
         if weight is not None and not equal:
