@@ -174,7 +174,8 @@ def test_the_manifest(saved):
     assert said["settings"]["tolerance"] == OPTIONS["tolerance"]
     assert said["pair_weights"] == model.pair_weights_.table.tolist()
     assert said["features"] == {"number": 5, "names": None, "types": "float64"}
-    assert said["training"] == {"items": 360, "queries": 30, "digest": model.training_digest_}
+    sizes = {"items": 360, "queries": 30, "equal_queries": False}
+    assert said["training"] == {**sizes, "digest": model.training_digest_}
     described = (Path(__file__).parents[2] / "MODEL_FORMAT.md").read_text()
     for name in (*manifest, *(f"model.{key}" for key in said if key != "class")):
         assert f"`{name}`" in described or f"`{name}." in described, name

@@ -131,20 +131,20 @@ def _read(table: Table, args: argparse.Namespace, client: Any) -> Any:
     """Return the queries: in memory, or read by the workers of a client."""
     missing, weight = ENGINES[args.ranker].takes_missing, args.query_weight
     equal = weight == "equal" and weight not in table.columns
-    if weight is not None and not equal:
-        args.exclude = [
-            *args.exclude, table.column_for("query weight", weight, "--query-weight")
-        ]  # fmt: skip
+    column = None if equal else weight
+    if column is not None:
+        table.column_for("query weight", column, "--query-weight")
+        args.exclude = [*args.exclude, column]
     if client is None:
         queries = options.read_training_queries(table, args, missing=missing)
-        if weight is not None and not equal:
-            queries = options.with_query_weights(queries, table, weight)
+        if column is not None:
+            queries = options.with_query_weights(queries, table, column)
     else:
         options.require_roles(table, args, ("label", "query", "group"))
         _, names = options.read_features(table, args, missing=missing)
         queries = pairity.read_parquet(
             table.path, y=args.label, qid=args.query, sensitive_features=args.group,
-            features=names, query_weight=None if equal else weight, client=client,
+            features=names, query_weight=column, client=client,
         )  # fmt: skip
     return queries.with_equal_queries() if equal else queries
 
