@@ -54,12 +54,17 @@ def cell_sums(
     if pairs == "preference":
         misses = run_logistic(queries, scores, ones, False)[2]
         return cell_counts(queries) - misses
-    # Every unordered pair once, in the order of the layout, then its mirror.
-    first = layout.bounds[queries.query[layout.order]]
-    following = (np.arange(queries.n_items) - first + 1).astype(np.int32)
-    layout = layout._replace(start=following)
+    layout = each_pair_once(queries)  # then its mirror
     misses = run_logistic(queries, scores, ones, False, layout)[2]
     return _count_cells(layout, queries.n_codes, False) - misses + misses.transpose(0, 2, 1)
+
+
+def each_pair_once(queries: Queries) -> Layout:
+    """The layout with every unordered pair once, in the order of the items, whatever the labels."""
+    layout = queries.layout
+    first = layout.bounds[queries.query[layout.order]]
+    following = (np.arange(queries.n_items) - first + 1).astype(np.int32)
+    return layout._replace(start=following)
 
 
 def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> Array:

@@ -23,13 +23,19 @@ from pairity.data.features import Features, require_finite
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
+from pairity.pairs.by_group import cell_products, sums_by_group
 from pairity.pairs.cells import cell_counts, total_weight
-from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic
+from pairity.pairs.logistic import (
+    pairwise_hessian_product,
+    pairwise_logistic,
+    subtract_margin,
+)
 from pairity.rankers._products import one_blas_thread, row_blocks, times, transposed_times
 
 MOST_WHITENED = 1500  # features up to which a dense Cholesky factor is worth its cost
 _BLOCK_ENTRIES = 100_000  # entries of a centred copy, made block by block: they fit in the cache
 _SAMPLE_ENTRIES = 4_000_000  # most entries of the dense part of X that curvature is estimated from
+_FEWEST_ROWS = 6000  # that curvature is estimated from, if there are as many
 _SAMPLE_ROWS = 100  # rows per feature that curvature is estimated from
 
 
@@ -67,10 +73,6 @@ class LinearData(ABC):
 
         The first K × K are those of the observed pairs, the others those of the mirrored pairs.
         """
-
-    @abstractmethod
-    def hessian(self, coef: Array, weights: Array) -> Array:
-        """Return the Hessian of the loss at `coef`, of shape (n_features, n_features)."""
 
     @abstractmethod
     def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
@@ -117,12 +119,7 @@ class _Local(LinearData):
         return loss, gradient
 
     def cell_gradients(self, coef: Array) -> Array:
-        """Return the gradients of the loss of each cell, in 2K + 1 passes.
-
-        A table with one row k shows what the lower items of every other group add, and a table
-        with one column what the preferred items of every other group add. Within groups, a table
-        with the diagonal shows both.
-        """
+        """Return the gradients of the loss of each cell, in one pass."""
         observed = self._cell_gradients(coef, 1.0)
         if self.margin == 0.0:  # L(-d) = L(d) + d, and the gradient of L at equal scores is -1/2
             zero = np.zeros_like(coef)
@@ -135,21 +132,13 @@ class _Local(LinearData):
     def _cell_gradients(self, coef: Array, sign: float) -> Array:
         """Return the gradients by cell of the loss of the scores, or of their negatives."""
         k = self.queries.n_groups
-        cells, across = np.zeros((k, k, self.n_features)), ~np.eye(k, dtype=bool)
+        cells = np.zeros((k, k, self.n_features))
         for part, X, scores in self._parts(coef):
-            add = partial(_gradient_by_group, part, X, sign * scores, self.margin)
-            cells[~across] += add(~across)
-            for group, others in enumerate(across):
-                row, column = np.zeros((2, k, k))
-                row[group] = column[:, group] = others
-                cells[group, others] += add(row)[others]
-                cells[others, group] += add(column)[others]
+            shifted = subtract_margin(part, sign * scores, self.margin)
+            weight = part.weight_of_query[part.query][:, None]
+            above, below = (weight * sums for sums in sums_by_group(part, shifted))
+            cells -= cell_products(part, above, below, X)
         return cells
-
-    def hessian(self, coef: Array, weights: Array) -> Array:
-        """Return the Hessian of the loss."""
-        units = np.eye(self.n_features)
-        return np.array([self.hessian_product(coef, weights, unit) for unit in units])
 
     def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
         """Return the Hessian times a direction."""
@@ -159,15 +148,6 @@ class _Local(LinearData):
             along = pairwise_hessian_product(part, scores, weights, along, margin=self.margin)
             product += transposed_times(X, along)
         return product
-
-
-def _gradient_by_group(part: Queries, X: Any, scores: Array, margin: float, table: Array) -> Array:
-    """Return the gradient of a weight table, as one sum for the items of each group."""
-    padded = part.pad(table, fill=0.0)
-    gradient = pairwise_logistic(part, scores, padded, margin=margin, with_loss=False).gradient
-    shape = (part.n_codes, part.n_items)
-    sums: Any = sp.csr_array((gradient, (part.group, np.arange(part.n_items))), shape) @ X
-    return np.asarray(sums.toarray() if hasattr(sums, "toarray") else sums)[: part.n_groups]
 
 
 class InMemory(_Local):
@@ -184,7 +164,7 @@ class InMemory(_Local):
 
     def scores(self, coefs: Array) -> Array:
         """Return scores for several coefficient vectors."""
-        return np.array([times(self.queries.X, coef) for coef in coefs])
+        return times(self.queries.X, coefs.T).T
 
     def sample(self, weights: Array) -> Queries:
         """Return some of the queries, or all if those have weight 0."""
@@ -289,10 +269,6 @@ class OnWorkers(LinearData):
         """Return the gradients of the loss of each cell."""
         return self._sum("cell_gradients", coef)
 
-    def hessian(self, coef: Array, weights: Array) -> Array:
-        """Return the Hessian of the loss."""
-        return self._sum("hessian", coef, weights)
-
     def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
         """Return the Hessian times a direction."""
         return self._sum("hessian_product", coef, weights, direction)
@@ -324,7 +300,7 @@ def _call(method: str, margin: float, arguments: Any, options: Any, queries: Que
 
 def sampling_step(n_items: int, n_features: int) -> int:
     """Return the step k such that every k-th query suffices to estimate curvature."""
-    n_rows = max(_SAMPLE_ROWS * min(n_features, MOST_WHITENED), 2000)
+    n_rows = max(_SAMPLE_ROWS * min(n_features, MOST_WHITENED), _FEWEST_ROWS)
     if n_features <= MOST_WHITENED:
         n_rows = min(n_rows, _SAMPLE_ENTRIES // n_features)
     return -(-n_items // n_rows)

@@ -56,7 +56,7 @@ one_blas_thread = _OneBlasThread()
 
 
 def times(X: Features | ParquetFeatures, vector: Array) -> Array:
-    """Return X @ vector."""
+    """Return X @ vector; vector may be a matrix, unless X is in files."""
     if isinstance(X, ParquetFeatures):
         result = np.empty(X.shape[0])
         for rows, block in X.blocks():
@@ -66,7 +66,8 @@ def times(X: Features | ParquetFeatures, vector: Array) -> Array:
     if sp.issparse(X) or X.size <= _BLOCK_ENTRIES:
         return np.asarray(X @ vector)
     # If columns are contiguous, a slice of rows would be copied.
-    return _over_rows(X.T, vector) if X.flags.f_contiguous else _by_rows(X, vector)
+    by_columns = X.flags.f_contiguous and vector.ndim == 1
+    return _over_rows(X.T, vector) if by_columns else _by_rows(X, vector)
 
 
 def transposed_times(X: Features | ParquetFeatures, vector: Array) -> Array:

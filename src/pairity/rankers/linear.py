@@ -21,7 +21,7 @@ from pairity.data.checks import require_preferences
 from pairity.data.queries import Queries
 from pairity.exceptions import ConvergenceWarning, InputError, ModelFileError
 from pairity.pairs.cells import pairs_by_cell, total_weight
-from pairity.pairs.logistic import pairwise_logistic
+from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic
 from pairity.rankers._estimators import PairRanker, require_stored_size
 from pairity.rankers._linear_data import MOST_WHITENED, LinearData, linear_data
 from pairity.rankers._products import one_blas_thread, times
@@ -235,8 +235,9 @@ class _Problem:
         if len(beta) > _MOST_EXACT:
             whitening = self.whitening(beta)
             return np.array([whitening.to_beta(whitening.gradient(row)) for row in rows])
-        hessian = self.data.hessian(beta / self.scale, self.weights) / self.total
-        hessian = hessian / self.scale / self.scale[:, None]
+        sample = self.data.sample(self.weights)
+        summed = sample.total(partial(_hessian, self.weights, beta / self.scale, self.data.margin))
+        hessian = summed / total_weight(sample, self.weights) / self.scale / self.scale[:, None]
         return np.asarray(rows @ np.linalg.pinv(hessian + self.alpha * np.eye(len(beta))))
 
     def solve(
@@ -341,6 +342,14 @@ def _minimise(problem: _Problem, start: Array, tol: float, max_iter: int) -> _Mi
             break
         beta, loss, gradient, n_iter = beta + step, value, closer, n_iter + 1
     return _Minimum(beta, loss, gradient, n_iter, gradient <= max(tol, _ROUNDING))
+
+
+def _hessian(weights: Array, coef: Array, margin: float, part: Queries) -> Array:
+    """Return the exact Hessian of the loss, summed over the pairs of some queries."""
+    X = part.X.toarray() if isinstance(part.X, sp.csr_array) else part.X
+    scores = X @ coef
+    product = partial(pairwise_hessian_product, part, scores, weights, margin=margin)
+    return np.array([product(column) for column in X.T]) @ X
 
 
 def _curvature(weights: Array, scale: Array, beta: Array, margin: float, part: Queries) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from pairity.rankers.base import Ranker
 from pairity.reweighting.interleaving import DualAscent
 from pairity.reweighting.weights import Weigher, make_weigher
 
-_SAMPLE_ITEMS = 12_000  # the response to λ is estimated on about this many items, for speed
+_SAMPLE_ENTRIES = 4_000_000  # of X: the response to λ is estimated on about as many, for speed
 
 
 class Trained(NamedTuple):
@@ -82,7 +81,8 @@ class Problem:
     @cached_property
     def sample(self) -> Any:
         """Some of the training queries, on which the response to λ is estimated."""
-        return self.queries.thinned(max(1, self.queries.n_items // _SAMPLE_ITEMS))
+        entries = self.queries.n_items * self.queries.n_features
+        return self.queries.thinned(max(1, entries // _SAMPLE_ENTRIES))
 
     @cached_property
     def weigher(self) -> Weigher:
@@ -106,13 +106,6 @@ class Problem:
             return lambda_
 
         return self._train(fit, lambda_, label)
-
-    def train_on_sample(self, lambda_: Array, previous: Any) -> Any:
-        """Train a new ranker on the sample, to see how it responds to the weights of λ."""
-        ranker = clone(self.ranker, safe=False)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # this ranker is not kept
-            return ranker.fit_pairs(self.sample, self.weigher.table(lambda_), previous=previous)
 
     def train_following(self, lambda_: Array, label: str) -> Trained:
         """As `train`, in one run during which λ moves, beginning at `lambda_`."""

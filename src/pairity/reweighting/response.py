@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -12,7 +11,9 @@ import numpy as np
 from pairity._utils.typing import Array
 from pairity.constraints import Constraint, PairwiseConstraint
 from pairity.data.queries import Queries
+from pairity.pairs.by_group import cell_products, sums_by_group
 from pairity.rankers._linear_data import row_weights
+from pairity.rankers._products import one_blas_thread
 from pairity.reweighting.problem import Problem, scores_of
 from pairity.reweighting.weights import Weigher
 
@@ -20,29 +21,24 @@ from pairity.reweighting.weights import Weigher
 # the standard deviation of the scores (method.md, section 7f).
 _BANDWIDTH = 0.25
 _SHARP = 0.08  # the same where the wider one promises no more progress
-_SMALL_SAMPLE = 0.25  # of the training items, up to which training on the sample is cheap
-_STEP = 0.05  # of the bandwidth: the difference from which the derivative of smooth values is taken
 
 
 @dataclass(frozen=True, eq=False)
 class Foresight:
     """What is expected of delta around the multipliers λ of a fitted ranker.
 
-    The weights follow λ exactly, and delta follows the weights linearly. Where a sample is much
-    smaller than the training data, `rehearse` says what a ranker trained on the sample would do.
+    The weights follow λ exactly, and delta follows the weights linearly.
 
     Attributes
     ----------
     weigher : Weigher
     lambda_ : array
     by_weight : array of shape (n_entries, 2 K² + 1), the derivatives in `Weigher.weights`
-    rehearse : callable or None, from a change of λ to the change of delta on the sample
     """
 
     weigher: Weigher
     lambda_: Array
     by_weight: Array
-    rehearse: Callable[[Array], Array] | None = None
 
     def __call__(self, change: Array) -> Array:
         """Return the expected change of delta for a change of λ."""
@@ -69,18 +65,13 @@ class Foresight:
 
 
 def foresight(problem: Problem, model: Any, lambda_: Array, *, sharp: bool = False) -> Foresight:
-    """Predict how delta follows λ around a fitted ranker that has a `response`.
-
-    Everything is computed on a sample of the training queries, for a ranker trained on it.
-    """
-    part, weigher, rehearse = problem.sample, problem.weigher, None
-    width = _SHARP if sharp else _BANDWIDTH
-    if part.n_items <= _SMALL_SAMPLE * problem.queries.n_items:
-        model = problem.train_on_sample(lambda_, model)
-        rehearse = partial(_rehearse, problem, model, width, lambda_)
-    directions, coefficients = model.response(part, weigher.table(lambda_))
-    scores = part.each(partial(scores_of, model))
-    slopes = _slopes(problem.constraint, width, part, scores, directions)
+    """Predict how delta follows λ around a fitted ranker that has a `response`."""
+    part, weigher = problem.sample, problem.weigher
+    with one_blas_thread:
+        directions, coefficients = model.response(part, weigher.table(lambda_))
+        scores = part.each(partial(scores_of, model))
+        width = _SHARP if sharp else _BANDWIDTH
+        slopes = _slopes(problem.constraint, width, part, scores, directions)
     by_weight = slopes @ coefficients.reshape(-1, coefficients.shape[-1]).T
     # A ranker does not change if all weights are multiplied by the same number. This gives the
     # response to the pairs of unknown group, or else removes an error of the sample.
@@ -89,65 +80,61 @@ def foresight(problem: Problem, model: Any, lambda_: Array, *, sharp: bool = Fal
     by_weight = np.column_stack([by_weight, -along if shares[-1] > 0.0 else 0.0 * along])
     if shares[-1] == 0.0:
         by_weight -= np.outer(along, shares / (shares @ weights))
-    return Foresight(weigher, lambda_, by_weight, rehearse)
-
-
-def _rehearse(problem: Problem, model: Any, width: float, lambda_: Array, change: Array) -> Array:
-    """Return the change of the smoothed delta when the sample is retrained with a change of λ."""
-    part = problem.sample
-    before = part.each(partial(scores_of, model))
-    after = part.each(partial(scores_of, problem.train_on_sample(lambda_ + change, model)))
-    bandwidth = width * _deviation(part.total(_squares, before, ()))
-    move = part.each(_difference, after, before)
-    changes = _changes(problem.constraint, bandwidth, np.ones(1), part, before, move)
-    return changes.reshape(change.shape)
-
-
-def _difference(_queries: Queries, after: Array, before: Array) -> Array:
-    return (after - before)[None]
-
-
-def _deviation(squares: Array) -> float:
-    """Return the standard deviation of the scores within queries."""
-    return max(float(np.sqrt(squares[1] / squares[0])), 1e-300)
+    return Foresight(weigher, lambda_, by_weight)
 
 
 def _slopes(
     constraint: Constraint, width: float, part: Any, scores: Array, directions: Array
 ) -> Array:
     """Return the derivatives of the smoothed delta along several directions of the scores."""
-    squares = part.total(_squares, scores, directions)
-    sizes = np.sqrt(squares[1:])
-    step = _STEP if isinstance(constraint, PairwiseConstraint) else 1.0  # other values have steps
-    steps = step * width * np.divide(sizes[0], sizes[1:], where=sizes[1:] > 0, out=sizes[1:])
-    bandwidth = width * _deviation(squares)
-    slopes = _changes(constraint, bandwidth, steps, part, scores, directions).T
+    if not isinstance(constraint, PairwiseConstraint):
+        return _differences(constraint, width, part, scores, directions)
+    weight, squares = part.total(_squares, scores, ())
+    bandwidth = max(width * float(np.sqrt(squares / weight)), 1e-300)
+    totals = part.total(partial(_pair_slopes, constraint, bandwidth), scores, directions)
+    numerators, denominators = totals[:, :-1], totals[:, -1:]
+    slopes = np.divide(numerators, denominators, out=0.0 * numerators, where=denominators > 0)
+    return np.asarray(slopes[:-1] - slopes[-1] if constraint.has_reference else slopes[:-1])
+
+
+def _pair_slopes(
+    constraint: PairwiseConstraint, width: float, queries: Queries, scores: Array, directions: Array
+) -> Array:
+    """Return the derivatives of the numerators of the smoothed means, and their denominators.
+
+    There is one row for each of `PairwiseConstraint.entries`. Denominators are the last column.
+    """
+    k, weight = queries.n_groups, queries.weight_of_query
+    counts = constraint.entries(constraint.counts(queries))
+    shares = np.where(counts > 0, weight[:, None], 0.0)
+    if constraint.average == "query":
+        np.divide(shares, counts, out=shares, where=counts > 0)
+    denominators = (shares * counts).sum(axis=0)
+    sums = sums_by_group(queries, scores / width, pairs=constraint.pairs, curved=True)
+    above, below = (table[:, :k] / width for table in sums)
+    if constraint.pairs == "all":  # in both orders
+        above = below = above + below
+    shape = (-1, k, 1) if constraint.by_group else (-1, k, k)
+    of_cell = np.broadcast_to(shares[:, :-1].reshape(shape), (len(shares), k, k))
+    group = np.minimum(queries.group, k - 1)  # items of unknown group are in no cell
+    own, others = of_cell[queries.query, group], of_cell[queries.query, :, group]
+    cells = cell_products(queries, own * above, others * below, directions.T)
+    by_cell = cells.sum(axis=1) if constraint.by_group else cells.reshape(k * k, -1)
+    known = queries.group < k
+    of_all = shares[queries.query, -1] * known * (above - below).sum(axis=1)
+    return np.column_stack([np.vstack([by_cell, directions @ of_all]), denominators])
+
+
+def _differences(
+    constraint: Constraint, width: float, part: Any, scores: Array, directions: Array
+) -> Array:
+    """Return about the same of a constraint whose values have steps: differences over `width`."""
+    sizes = np.sqrt(part.total(_squares, scores, directions)[1:])
+    steps = width * np.divide(sizes[0], sizes[1:], where=sizes[1:] > 0, out=0.0 * sizes[1:])
+    moved = [scores + step * move for step, move in zip(steps, directions, strict=True)]
+    flat = np.array([constraint.delta(part, values).ravel() for values in (scores, *moved)])
+    slopes = np.nan_to_num(flat[1:] - flat[0]).T
     return np.asarray(np.divide(slopes, steps, out=np.zeros_like(slopes), where=steps > 0))
-
-
-def _changes(
-    constraint: Any, width: float, steps: Array, part: Any, scores: Array, directions: Array
-) -> Array:
-    """Return the changes of the smoothed delta by a step along each direction, as rows."""
-    if isinstance(constraint, PairwiseConstraint):
-        constraint = replace(constraint, soft=True)
-    moved = partial(_moved, constraint, width, steps)
-    if hasattr(constraint, "totals"):
-        totals = part.total(moved, scores, directions)
-        deltas = np.array([constraint.from_totals(total, part.groups) for total in totals])
-    else:
-        deltas = moved(part, scores, directions)
-    flat = np.nan_to_num(deltas).reshape(len(steps) + 1, -1)
-    return np.asarray(flat[1:] - flat[0])
-
-
-def _moved(
-    constraint: Any, width: float, steps: Array, queries: Queries, scores: Array, directions: Array
-) -> Array:
-    """Return delta, or its totals, of the scores and of scores moved along each direction."""
-    measure = getattr(constraint, "totals", constraint.delta)
-    moved = (scores + step * move for step, move in zip(steps, directions, strict=True))
-    return np.array([measure(queries, values / width) for values in (scores, *moved)])
 
 
 def _squares(queries: Queries, scores: Array, directions: Array) -> Array:

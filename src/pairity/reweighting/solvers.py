@@ -113,8 +113,7 @@ class DampedStep:
     best one, and the radius grows if the model was right; any other round is taken back and
     shortens it. Where the ranker expects no progress, it is asked again with less smoothing of the
     violation, and two long steps of the paper's update are tried before giving up, because hard
-    violations have steps that it does not foresee. If a sample of the queries is much smaller than
-    the training data, steps are first tried by training on the sample.
+    violations have steps that it does not foresee.
 
     With one gap (two groups), the root is enclosed by regula falsi with the Illinois rule as soon
     as it is bracketed, so that a hard violation which jumps across zero is located and not crossed
@@ -178,9 +177,6 @@ class DampedStep:
 
 
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
-_REHEARSALS = 3  # trainings on a sample in one step of λ
-_LONG = 0.5  # exponent; shorter steps are not rehearsed
-_CLOSE = 0.05  # share of the largest gap that is left, at which rehearsing ends
 _POWERS = (1.0, 2.0)  # of the gaps in least squares: the second puts large gaps first
 _EFFORT = 0.03  # κ
 _STRIDES = (10.0, 30.0)  # paper's updates at once, tried where the ranker expects no progress
@@ -292,9 +288,6 @@ class _Search:
         if self._hopeless(target):
             state = replace(self, radius=max(self.radius, 0.0 if self.stalled else _WIDEST))
             target = state._lowest()
-        long = np.abs(target - self.best).max() > _LONG
-        if long and getattr(self.foresight, "rehearse", None) is not None:
-            target, state = state._rehearsed(target)
         if not state._hopeless(target) and np.abs(target - self.best).max() >= narrowest:
             return target, state
         if foresee is not None and self.stalled == 0 and not self.sharp:
@@ -310,22 +303,6 @@ class _Search:
         """Whether the ranker expects hardly any progress; without a foresight nothing is known."""
         expected = self._largest(self.expected(target))
         return self.foresight is not None and expected > _HOPELESS * self._largest(self.gaps)
-
-    def _rehearsed(self, target: Array) -> tuple[Array, _Search]:
-        """Improve a point by trainings on a sample; the search with what they taught."""
-        state, tried = self, []
-        for _ in range(_REHEARSALS):
-            move = target - self.best
-            if not move.any():
-                break
-            change = self.foresight.rehearse((move * self.units).reshape(self.contrasts.shape))
-            gaps = self.gaps + self.contrasts.gaps(change)
-            state = state._corrected(target, gaps)
-            tried.append((self._largest(gaps), target))
-            if self._largest(gaps) <= _CLOSE * self._largest(self.gaps):
-                break
-            target = state._lowest()
-        return min(tried, key=lambda trial: trial[0])[1] if tried else target, state
 
     def _corrected(self, point: Array, gaps: Array) -> _Search:
         """The search whose model has these gaps at a point, by Broyden's rule."""
