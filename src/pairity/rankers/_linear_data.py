@@ -23,7 +23,7 @@ from pairity.data.features import Features, require_finite
 from pairity.data.parquet_features import BLOCK_ENTRIES, ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.pairs.by_group import cell_products, sums_by_group
+from pairity.pairs.by_group import cell_products
 from pairity.pairs.cells import cell_counts, total_weight
 from pairity.pairs.logistic import (
     pairwise_hessian_product,
@@ -135,9 +135,8 @@ class _Local(LinearData):
         cells = np.zeros((k, k, self.n_features))
         for part, X, scores in self._parts(coef):
             shifted = subtract_margin(part, sign * scores, self.margin)
-            weight = part.weight_of_query[part.query][:, None]
-            above, below = (weight * sums for sums in sums_by_group(part, shifted))
-            cells -= cell_products(part, above, below, X)
+            factors = np.broadcast_to(part.weight_of_query[:, None, None], (part.n_queries, k, k))
+            cells -= cell_products(part, shifted, factors, X)
         return cells
 
     def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from pairity._utils.typing import Array
+from pairity.rankers._products import one_blas_thread
 from pairity.reweighting.problem import Problem, Trained
 from pairity.reweighting.response import foresight
 from pairity.reweighting.solvers import Solver, settle
@@ -192,7 +193,8 @@ def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
             foresee = None
             if hasattr(model, "response"):
                 foresee = partial(foresight, problem, model, current.lambda_)
-            following, state = solver.step(current, state, foresee)
+            with one_blas_thread:  # for such small matrices more threads are slower
+                following, state = solver.step(current, state, foresee)
             if following is not None:
                 lambda_ = settle(following, scale)
             if following is None or np.array_equal(lambda_, current.lambda_):

@@ -21,7 +21,9 @@ from pairity.rankers.base import Ranker
 from pairity.reweighting.interleaving import DualAscent
 from pairity.reweighting.weights import Weigher, make_weigher
 
-_SAMPLE_ENTRIES = 4_000_000  # of X: the response to λ is estimated on about as many, for speed
+# The response to λ is estimated on about this many items and entries of X, for speed.
+_SAMPLE_ITEMS = 50_000
+_SAMPLE_ENTRIES = 4_000_000
 
 
 class Trained(NamedTuple):
@@ -81,8 +83,8 @@ class Problem:
     @cached_property
     def sample(self) -> Any:
         """Some of the training queries, on which the response to λ is estimated."""
-        entries = self.queries.n_items * self.queries.n_features
-        return self.queries.thinned(max(1, entries // _SAMPLE_ENTRIES))
+        most = min(_SAMPLE_ITEMS, _SAMPLE_ENTRIES // self.queries.n_features)
+        return self.queries.thinned(-(-self.queries.n_items // most))
 
     @cached_property
     def weigher(self) -> Weigher:

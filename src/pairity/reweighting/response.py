@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,16 +11,14 @@ import numpy as np
 from pairity._utils.typing import Array
 from pairity.constraints import Constraint, PairwiseConstraint
 from pairity.data.queries import Queries
-from pairity.pairs.by_group import cell_products, sums_by_group
+from pairity.pairs.by_group import cell_products
 from pairity.rankers._linear_data import row_weights
-from pairity.rankers._products import one_blas_thread
 from pairity.reweighting.problem import Problem, scores_of
 from pairity.reweighting.weights import Weigher
 
 # The hard violation has steps, so its derivative is that of a violation smoothed over this share of
 # the standard deviation of the scores (method.md, section 7f).
 _BANDWIDTH = 0.25
-_SHARP = 0.08  # the same where the wider one promises no more progress
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +39,14 @@ class Foresight:
     by_weight: Array
 
     def __call__(self, change: Array) -> Array:
-        """Return the expected change of delta for a change of λ."""
+        """Return the expected change of delta, or of the gaps, for a change of λ."""
         weights = self.weigher.weights(np.stack([self.lambda_, self.lambda_ + change]))
         before, after = weights / (weights @ self.weigher.shares)[:, None]
-        return np.asarray(self.by_weight @ (after - before)).reshape(change.shape)
+        return np.asarray(self.by_weight @ (after - before))
+
+    def of_gaps(self, contrasts: Array) -> Foresight:
+        """Return what is expected of the gaps, by the matrix that maps delta to them."""
+        return replace(self, by_weight=contrasts @ self.by_weight)
 
     def jacobian(self, change: Array, width: float = 1e-4) -> Array:
         """Return the derivatives of the expected delta in the entries of λ, at a change of λ."""
@@ -64,14 +66,12 @@ class Foresight:
         return np.asarray(relative @ difference.reshape(change.size, -1).T / steps.ravel())
 
 
-def foresight(problem: Problem, model: Any, lambda_: Array, *, sharp: bool = False) -> Foresight:
+def foresight(problem: Problem, model: Any, lambda_: Array) -> Foresight:
     """Predict how delta follows λ around a fitted ranker that has a `response`."""
     part, weigher = problem.sample, problem.weigher
-    with one_blas_thread:
-        directions, coefficients = model.response(part, weigher.table(lambda_))
-        scores = part.each(partial(scores_of, model))
-        width = _SHARP if sharp else _BANDWIDTH
-        slopes = _slopes(problem.constraint, width, part, scores, directions)
+    directions, coefficients = model.response(part, weigher.table(lambda_))
+    scores = part.each(partial(scores_of, model))
+    slopes = _slopes(problem.constraint, _BANDWIDTH, part, scores, directions)
     by_weight = slopes @ coefficients.reshape(-1, coefficients.shape[-1]).T
     # A ranker does not change if all weights are multiplied by the same number. This gives the
     # response to the pairs of unknown group, or else removes an error of the sample.
@@ -92,37 +92,31 @@ def _slopes(
     weight, squares = part.total(_squares, scores, ())
     bandwidth = max(width * float(np.sqrt(squares / weight)), 1e-300)
     totals = part.total(partial(_pair_slopes, constraint, bandwidth), scores, directions)
-    numerators, denominators = totals[:, :-1], totals[:, -1:]
-    slopes = np.divide(numerators, denominators, out=0.0 * numerators, where=denominators > 0)
-    return np.asarray(slopes[:-1] - slopes[-1] if constraint.has_reference else slopes[:-1])
+    sums, numbers, pairs = totals[:, :-2], totals[:, -2:-1], totals[:, -1]
+    slopes = np.divide(sums, numbers, out=np.zeros_like(sums), where=numbers > 0)
+    reference = pairs @ slopes / pairs.sum() if constraint.has_reference else 0.0
+    return np.asarray(slopes - reference)
 
 
 def _pair_slopes(
     constraint: PairwiseConstraint, width: float, queries: Queries, scores: Array, directions: Array
 ) -> Array:
-    """Return the derivatives of the numerators of the smoothed means, and their denominators.
+    """Return sums over queries for each entry of delta: one row of the entry's numbers.
 
-    There is one row for each of `PairwiseConstraint.entries`. Denominators are the last column.
+    They are the derivatives of the smoothed sum along each direction, the number that the sum is
+    divided by, and the weight of its pairs.
     """
-    k, weight = queries.n_groups, queries.weight_of_query
-    counts = constraint.entries(constraint.counts(queries))
-    shares = np.where(counts > 0, weight[:, None], 0.0)
-    if constraint.average == "query":
-        np.divide(shares, counts, out=shares, where=counts > 0)
-    denominators = (shares * counts).sum(axis=0)
-    sums = sums_by_group(queries, scores / width, pairs=constraint.pairs, curved=True)
-    above, below = (table[:, :k] / width for table in sums)
-    if constraint.pairs == "all":  # in both orders
-        above = below = above + below
-    shape = (-1, k, 1) if constraint.by_group else (-1, k, k)
-    of_cell = np.broadcast_to(shares[:, :-1].reshape(shape), (len(shares), k, k))
-    group = np.minimum(queries.group, k - 1)  # items of unknown group are in no cell
-    own, others = of_cell[queries.query, group], of_cell[queries.query, :, group]
-    cells = cell_products(queries, own * above, others * below, directions.T)
-    by_cell = cells.sum(axis=1) if constraint.by_group else cells.reshape(k * k, -1)
-    known = queries.group < k
-    of_all = shares[queries.query, -1] * known * (above - below).sum(axis=1)
-    return np.column_stack([np.vstack([by_cell, directions @ of_all]), denominators])
+    k, counts = queries.n_groups, constraint.counts(queries)
+    counts = counts.sum(axis=2, keepdims=True) if constraint.by_group else counts
+    weight = np.where(counts > 0, queries.weight_of_query[:, None, None], 0.0)
+    shares = weight / np.maximum(counts, 1e-300) if constraint.average == "query" else weight
+    cells = cell_products(
+        queries, scores / width, np.broadcast_to(shares / width, (len(counts), k, k)),
+        directions.T, pairs=constraint.pairs, curved=True,
+    )  # fmt: skip
+    slopes = cells.sum(axis=1) if constraint.by_group else cells.reshape(k * k, -1)
+    numbers = [(table * counts).sum(axis=0).ravel() for table in (shares, weight)]
+    return np.column_stack([slopes, *numbers])
 
 
 def _differences(

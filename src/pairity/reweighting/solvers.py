@@ -22,9 +22,8 @@ from pairity.reweighting.weights import FARTHEST
 if TYPE_CHECKING:
     from pairity.reweighting.algorithm import Round  # which imports Solver from here
 
-# Computes a `pairity.reweighting.response.Foresight` around λ, if the ranker can; with sharp=True,
-# one that smooths the violation less.
-Foresee = Callable[..., Any] | None
+# Computes a `pairity.reweighting.response.Foresight` around λ, if the ranker can.
+Foresee = Callable[[], Any] | None
 
 _DECIMALS = 12  # of an exponent; further digits depend only on the order of summation
 
@@ -111,9 +110,7 @@ class DampedStep:
     and p = 2, the one whose largest expected gap is smaller is taken. κ selects the shortest of the
     exponents that serve about equally well. A round that lowers the largest gap becomes the new
     best one, and the radius grows if the model was right; any other round is taken back and
-    shortens it. Where the ranker expects no progress, it is asked again with less smoothing of the
-    violation, and two long steps of the paper's update are tried before giving up, because hard
-    violations have steps that it does not foresee.
+    shortens it.
 
     With one gap (two groups), the root is enclosed by regula falsi with the Illinois rule as soon
     as it is bracketed, so that a hard violation which jumps across zero is located and not crossed
@@ -166,11 +163,9 @@ class DampedStep:
         if not len(state.best) and len(gaps) == 1:  # aim at the nearer end of the tolerance
             state = replace(state, aim=0.0, centre=np.clip(gaps, -state.aim, state.aim))
         state = state.learn(point, gaps - state.centre, foresee, current.usable)
-        if state.best is point:
-            state = replace(state, path=-np.nan_to_num(np.ravel(current.delta)) / state.units)
         following = None
         if state.n_rounds <= self.budget:
-            following, state = state.next_point(self.narrowest, self.patience, foresee)
+            following, state = state.next_point(self.narrowest, self.patience)
         if following is None:
             return None, state
         return (following * state.units).reshape(current.lambda_.shape), state
@@ -179,7 +174,6 @@ class DampedStep:
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
 _POWERS = (1.0, 2.0)  # of the gaps in least squares: the second puts large gaps first
 _EFFORT = 0.03  # κ
-_STRIDES = (10.0, 30.0)  # paper's updates at once, tried where the ranker expects no progress
 _FLAT = 1e-3  # of the prior slope, below which a slope without a foresight is not believed
 _WIDEST = 6.0  # trust radius at which a ranker that expects no progress is asked again
 _HOPELESS = 0.99  # a step that is expected to leave more of the largest gap is not taken
@@ -201,9 +195,6 @@ class _Search:
     jacobian : array, what is added to the foresight: the full response if there is no foresight
     foresight : what the ranker expects around `best`, or None
     best, gaps : arrays, the best exponents so far, empty before the first round, and their gaps
-    path : array, the paper's update of the best exponents, of step size 1
-    sharp : bool, whether the foresight smooths the violation less
-    strides : tuple of float, the lengths of the steps along it that are still to be tried
     n_rounds : int, the number of rounds so far, the plain ranker's included
     stalled : int, the number of consecutive rounds without progress
     below, above : exponents and gap at the ends of a bracket of a single gap
@@ -220,9 +211,6 @@ class _Search:
     centre: Array = field(default_factory=lambda: np.zeros(1))
     best: Array = field(default_factory=lambda: np.empty(0))
     gaps: Array = field(default_factory=lambda: np.empty(0))
-    path: Array = field(default_factory=lambda: np.empty(0))
-    sharp: bool = False
-    strides: tuple[float, ...] = _STRIDES
     n_rounds: int = 0
     stalled: int = 0
     below: tuple[Array, float] | None = None
@@ -251,8 +239,9 @@ class _Search:
     def _moved(self, point: Array, gaps: Array, jacobian: Array, foresee: Foresee) -> _Search:
         """The search with a new best point, and the foresight from there."""
         bracketed = self.below is not None and self.above is not None
-        foresight = None if foresee is None or bracketed else foresee(sharp=self.sharp)
-        if foresight is not None:
+        foresight = None
+        if foresee is not None and not bracketed:
+            foresight = foresee().of_gaps(self.contrasts.matrix())
             jacobian = np.zeros_like(jacobian)
         return replace(self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian)
 
@@ -261,8 +250,7 @@ class _Search:
         move = point - self.best
         gaps = self.gaps + self.jacobian @ move
         if self.foresight is not None:
-            change = self.foresight((move * self.units).reshape(self.contrasts.shape))
-            gaps = gaps + self.contrasts.gaps(change)
+            gaps = gaps + self.foresight((move * self.units).reshape(self.contrasts.shape))
         return np.asarray(gaps)
 
     def slopes(self, point: Array) -> Array:
@@ -270,13 +258,10 @@ class _Search:
         if self.foresight is None:
             return self.jacobian
         move = ((point - self.best) * self.units).reshape(self.contrasts.shape)
-        matrix = self.contrasts.matrix()
-        slopes = matrix @ self.foresight.jacobian(move) * self.units
-        return self.jacobian + np.where(matrix.any(axis=0), slopes, 0.0)  # only compared entries
+        slopes = self.foresight.jacobian(move) * self.units
+        return self.jacobian + np.where(self.prior.any(axis=0), slopes, 0.0)  # compared entries
 
-    def next_point(
-        self, narrowest: float, patience: int, foresee: Foresee
-    ) -> tuple[Array | None, _Search]:
+    def next_point(self, narrowest: float, patience: int) -> tuple[Array | None, _Search]:
         """The next exponents to try, or None if no better ones are expected."""
         if self.stalled >= patience or not self.gaps.any():
             return None, self
@@ -290,14 +275,7 @@ class _Search:
             target = state._lowest()
         if not state._hopeless(target) and np.abs(target - self.best).max() >= narrowest:
             return target, state
-        if foresee is not None and self.stalled == 0 and not self.sharp:
-            sharp = replace(self, sharp=True)._moved(self.best, self.gaps, self.jacobian, foresee)
-            return sharp.next_point(narrowest, patience, foresee)
-        if not self.strides or not self.path.any():
-            return None, state
-        stride = np.clip(self.best + self.strides[0] * self.path, -FARTHEST, FARTHEST)
-        state = replace(state, strides=self.strides[1:])
-        return (stride if np.abs(stride - self.best).max() >= narrowest else None), state
+        return None, state
 
     def _hopeless(self, target: Array) -> bool:
         """Whether the ranker expects hardly any progress; without a foresight nothing is known."""

@@ -48,32 +48,39 @@ def _pairs_wide(items, s, most, curved, above, below):
 
 
 @njit(cache=True, nogil=True)
-def sums_by_group(first, last, layout, scores, most, curved, above, below):
+def sums_by_group(first, last, layout, scores, factors, options, sums):
     """Sums of t = σ(s_j - s_i), or of t (1 - t), over the pairs of each item, in row order.
 
-    ``above[i, l]`` is over the lower items of group l, ``below[j, k]`` over the preferred items of
-    group k. Of the lower items of an item, about `most` are visited, at equal distances.
+    ``sums[i, l]`` is over the lower items j of group l, times ``factors[q, k, l]`` with the group k
+    of the item; ``sums[j, K + k]`` is over the preferred items of group k. Of the lower items of
+    an item, about `most` are visited, at equal distances.
     """
-    n_codes = above.shape[1]
+    most, curved, both_orders = options
+    n_groups = factors.shape[1]
     s, a = np.empty(layout.longest), np.empty(layout.longest)
     bits = np.empty(layout.longest, dtype=np.int64)
     scale = bits.view(np.float64)
-    up, down = np.empty((layout.longest, n_codes)), np.empty((layout.longest, n_codes))
+    above = np.empty((layout.longest, n_groups + 1))  # the last column is the missing group
+    below = np.empty((layout.longest, n_groups + 1))
     for q in range(first, last):
         items = items_of(layout, q)
         n = items.order.size
         gather(items.order, scores, s)
-        up[:n] = 0.0
-        down[:n] = 0.0
+        above[:n] = 0.0
+        below[:n] = 0.0
         if n > 0 and items.start[0] < n:
             lowest, highest = span(n, s)
             if highest - lowest <= WIDEST:
                 exponentials(n, s, 0.5 * lowest + 0.5 * highest, a, bits, scale)
-                _pairs_direct(items, a, most, curved, up, down)
+                _pairs_direct(items, a, most, curved, above, below)
             else:
-                _pairs_wide(items, s, most, curved, up, down)
+                _pairs_wide(items, s, most, curved, above, below)
         for i in range(n):
-            row = items.order[i]
-            for c in range(n_codes):
-                above[row, c] = up[i, c]
-                below[row, c] = down[i, c]
+            own, row = items.code[i], items.order[i]
+            for k in range(n_groups):
+                first_sum, second_sum = above[i, k], below[i, k]
+                if both_orders:
+                    first_sum = second_sum = first_sum + second_sum
+                known = own < n_groups
+                sums[row, k] = first_sum * factors[q, own, k] if known else 0.0
+                sums[row, n_groups + k] = second_sum * factors[q, k, own] if known else 0.0
