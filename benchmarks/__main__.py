@@ -17,6 +17,7 @@ import numpy as np
 from benchmarks import (
     baselines,
     boosting,
+    cost,
     distributed,
     exposure,
     fair,
@@ -42,6 +43,7 @@ ALL = {
         long_list,
         linear,
         fair,
+        cost,
         reach,
         scaling,
         startup,

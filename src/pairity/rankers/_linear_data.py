@@ -168,7 +168,8 @@ class InMemory(_Local):
     def sample(self, weights: Array) -> Queries:
         """Return some of the queries, or all if those have weight 0."""
         queries: Queries = self.queries
-        part = queries.thinned(sampling_step(queries.n_items, self.n_features))
+        step = sampling_step(queries.n_items, self.n_features)
+        part = queries.cached("curvature sample", step, lambda: queries.thinned(step))
         return part if total_weight(part, weights) > 0.0 else queries
 
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:

@@ -138,7 +138,7 @@ class DampedStep:
     slope: float = 0.06
     radius: float = 2.0
     narrowest: float = 1e-3
-    patience: int = 8
+    patience: int = 4
     inside: float = 0.02
     budget: int = 10
 
@@ -171,6 +171,8 @@ class DampedStep:
         return (following * state.units).reshape(current.lambda_.shape), state
 
 
+_SATURATION = 0.94  # share of the foresight by which a single gap falls when weights move far
+_SECANT = 0.2  # share of a single gap that is left: a secant then serves as well as a foresight
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
 _POWERS = (1.0, 2.0)  # of the gaps in least squares: the second puts large gaps first
 _EFFORT = 0.03  # κ
@@ -238,10 +240,13 @@ class _Search:
 
     def _moved(self, point: Array, gaps: Array, jacobian: Array, foresee: Foresee) -> _Search:
         """The search with a new best point, and the foresight from there."""
-        bracketed = self.below is not None and self.above is not None
         foresight = None
-        if foresee is not None and not bracketed:
-            foresight = foresee().of_gaps(self.contrasts.matrix())
+        if len(gaps) == 1 and len(self.gaps) and abs(gaps[0]) < _SECANT * abs(self.gaps[0]):
+            move = point - self.best
+            jacobian = np.outer(gaps - self.gaps, move) / float(move @ move)
+        elif foresee is not None and (self.below is None or self.above is None):
+            share = _SATURATION if len(gaps) == 1 else 1.0
+            foresight = foresee().of_gaps(share * self.contrasts.matrix())
             jacobian = np.zeros_like(jacobian)
         return replace(self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian)
 
