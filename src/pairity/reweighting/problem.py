@@ -13,7 +13,7 @@ import numpy as np
 from sklearn.base import clone
 
 from pairity._utils.typing import Array
-from pairity.constraints import Constraint, Contrasts, largest_gap
+from pairity.constraints import Constraint, Contrasts, PairwiseConstraint, largest_gap
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
 from pairity.pairs.cells import mean_auc
@@ -23,6 +23,7 @@ from pairity.reweighting.weights import Weigher, make_weigher
 
 # The response to λ is estimated on about this many items and entries of X, for speed.
 _SAMPLE_ITEMS = 50_000
+_FEW_ITEMS = 12_000  # where the constraint is measured once for each direction of the response
 _SAMPLE_ENTRIES = 4_000_000
 
 
@@ -83,7 +84,8 @@ class Problem:
     @cached_property
     def sample(self) -> Any:
         """Some of the training queries, on which the response to λ is estimated."""
-        most = min(_SAMPLE_ITEMS, _SAMPLE_ENTRIES // self.queries.n_features)
+        most = _SAMPLE_ITEMS if isinstance(self.constraint, PairwiseConstraint) else _FEW_ITEMS
+        most = max(1, min(most, _SAMPLE_ENTRIES // self.queries.n_features))
         return self.queries.thinned(-(-self.queries.n_items // most))
 
     @cached_property

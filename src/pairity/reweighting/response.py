@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -71,7 +72,7 @@ def foresight(problem: Problem, model: Any, lambda_: Array) -> Foresight:
     part, weigher = problem.sample, problem.weigher
     directions, coefficients = model.response(part, weigher.table(lambda_))
     scores = part.each(partial(scores_of, model))
-    slopes = _slopes(problem.constraint, _BANDWIDTH, part, scores, directions)
+    slopes = smoothed_slopes(problem.constraint, _BANDWIDTH, part, scores, directions)
     by_weight = slopes @ coefficients.reshape(-1, coefficients.shape[-1]).T
     # A ranker does not change if all weights are multiplied by the same number. This gives the
     # response to the pairs of unknown group, or else removes an error of the sample.
@@ -83,18 +84,18 @@ def foresight(problem: Problem, model: Any, lambda_: Array) -> Foresight:
     return Foresight(weigher, lambda_, by_weight)
 
 
-def _slopes(
+def smoothed_slopes(
     constraint: Constraint, width: float, part: Any, scores: Array, directions: Array
 ) -> Array:
     """Return the derivatives of the smoothed delta along several directions of the scores."""
     if not isinstance(constraint, PairwiseConstraint):
         return _differences(constraint, width, part, scores, directions)
-    weight, squares = part.total(_squares, scores, ())
+    weight, squares = part.total(_squares, scores)
     bandwidth = max(width * float(np.sqrt(squares / weight)), 1e-300)
     totals = part.total(partial(_pair_slopes, constraint, bandwidth), scores, directions)
     sums, numbers, pairs = totals[:, :-2], totals[:, -2:-1], totals[:, -1]
     slopes = np.divide(sums, numbers, out=np.zeros_like(sums), where=numbers > 0)
-    reference = pairs @ slopes / pairs.sum() if constraint.has_reference else 0.0
+    reference = pairs @ slopes / max(pairs.sum(), 1e-300) if constraint.has_reference else 0.0
     return np.asarray(slopes - reference)
 
 
@@ -131,7 +132,7 @@ def _differences(
     return np.asarray(np.divide(slopes, steps, out=np.zeros_like(slopes), where=steps > 0))
 
 
-def _squares(queries: Queries, scores: Array, directions: Array) -> Array:
+def _squares(queries: Queries, scores: Array, directions: Sequence[Array] | Array = ()) -> Array:
     """Return the weight of all rows, and sums of squares within queries: of scores, directions."""
     weight, n_queries = row_weights(queries), queries.n_queries
     sizes = np.bincount(queries.query, weight, n_queries)

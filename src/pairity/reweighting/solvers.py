@@ -112,9 +112,9 @@ class DampedStep:
     best one, and the radius grows if the model was right; any other round is taken back and
     shortens it.
 
-    With one gap (two groups), the root is enclosed by regula falsi with the Illinois rule as soon
-    as it is bracketed, so that a hard violation which jumps across zero is located and not crossed
-    again and again.
+    With one gap (two groups), a secant replaces the foresight once the gap is small. As soon as the
+    root is bracketed, it is enclosed by regula falsi with the Illinois rule, so that a hard
+    violation which jumps across zero is located and not crossed again and again.
 
     Gaps are brought to `inside` within a wide tolerance and not to zero, since a gap that is not
     corrected costs no utility.
@@ -138,7 +138,7 @@ class DampedStep:
     slope: float = 0.06
     radius: float = 2.0
     narrowest: float = 1e-3
-    patience: int = 4
+    patience: int = 8
     inside: float = 0.02
     budget: int = 10
 
@@ -240,14 +240,16 @@ class _Search:
 
     def _moved(self, point: Array, gaps: Array, jacobian: Array, foresee: Foresee) -> _Search:
         """The search with a new best point, and the foresight from there."""
-        foresight = None
-        if len(gaps) == 1 and len(self.gaps) and abs(gaps[0]) < _SECANT * abs(self.gaps[0]):
-            move = point - self.best
-            jacobian = np.outer(gaps - self.gaps, move) / float(move @ move)
-        elif foresee is not None and (self.below is None or self.above is None):
-            share = _SATURATION if len(gaps) == 1 else 1.0
-            foresight = foresee().of_gaps(share * self.contrasts.matrix())
-            jacobian = np.zeros_like(jacobian)
+        foresight, single = None, len(gaps) == 1
+        bracketed = self.below is not None and self.above is not None
+        if foresee is not None and not bracketed:
+            if single and len(self.gaps) and abs(gaps[0]) < _SECANT * abs(self.gaps[0]):
+                move = point - self.best
+                jacobian = np.outer(gaps - self.gaps, move) / float(move @ move)
+            else:
+                share = _SATURATION if single else 1.0
+                foresight = foresee().of_gaps(share * self.contrasts.matrix())
+                jacobian = np.zeros_like(jacobian)
         return replace(self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian)
 
     def expected(self, point: Array) -> Array:
