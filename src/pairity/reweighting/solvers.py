@@ -171,7 +171,9 @@ class DampedStep:
         return (following * state.units).reshape(current.lambda_.shape), state
 
 
-_SATURATION = 0.94  # share of the foresight by which a single gap falls when weights move far
+_SATURATION = (
+    0.25  # the share of a foresight, per unit of a single gap, that long steps fall short of
+)
 _SECANT = 0.2  # share of a single gap that is left: a secant then serves as well as a foresight
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
 _POWERS = (1.0, 2.0)  # of the gaps in least squares: the second puts large gaps first
@@ -247,7 +249,7 @@ class _Search:
                 move = point - self.best
                 jacobian = np.outer(gaps - self.gaps, move) / float(move @ move)
             else:
-                share = _SATURATION if single else 1.0
+                share = 1.0 - _SATURATION * abs(gaps[0]) if single else 1.0
                 foresight = foresee().of_gaps(share * self.contrasts.matrix())
                 jacobian = np.zeros_like(jacobian)
         return replace(self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian)
