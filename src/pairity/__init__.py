@@ -34,8 +34,8 @@ if _TYPE_CHECKING:
     from pairity.rankers.linear import LinearRanker as LinearRanker
     from pairity.reports.collect import collect as collect
     from pairity.reports.report import Report as Report
-    from pairity.reweighting.algorithm import Outcome as Outcome
     from pairity.reweighting.fair_ranker import FairRanker as FairRanker
+    from pairity.reweighting.outcomes import Outcome as Outcome
     from pairity.reweighting.persistence import load as load
     from pairity.reweighting.solvers import DampedStep as DampedStep
     from pairity.reweighting.solvers import PlainStep as PlainStep
@@ -64,8 +64,8 @@ __getattr__, __dir__, __all__ = _lazy_exports(
         "rankers.linear": "LinearRanker",
         "reports.collect": "collect",
         "reports.report": "Report",
-        "reweighting.algorithm": "Outcome",
         "reweighting.fair_ranker": "FairRanker",
+        "reweighting.outcomes": "Outcome",
         "reweighting.persistence": "load",
         "reweighting.solvers": "DampedStep PlainStep",
         "reweighting.weights": "PairWeights",

@@ -20,7 +20,7 @@ from pairity.baselines.item_weights import (
 from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import ConstraintError, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
-from pairity.reweighting.algorithm import Outcome
+from pairity.reweighting.outcomes import Outcome
 
 MADE = make_biased_ranking(
     100, 40, separation=3.0, strength=2.0, world=BiasedWorld(n_features=10), random_state=0

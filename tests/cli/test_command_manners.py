@@ -128,14 +128,14 @@ def test_interrupted(place, tmp_path):
 
 def test_an_interrupted_fit_is_not_saved(place, tmp_path, monkeypatch, capsys):
     """FairRanker keeps the best round so far; the command does not pass it off as the result."""
-    from pairity.reweighting.algorithm import Outcome
+    from pairity.reweighting.outcomes import FitOutcome, Outcome
     from pairity.reweighting.fair_ranker import FairRanker
 
     fit = FairRanker.fit
 
     def interrupted(self, *args, **kwargs):
         model = fit(self, *args, **kwargs)
-        model.outcome_ = Outcome.INTERRUPTED
+        model.outcome_ = FitOutcome(Outcome.INTERRUPTED)
         return model
 
     monkeypatch.setattr(FairRanker, "fit", interrupted)

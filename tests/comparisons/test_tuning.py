@@ -10,7 +10,8 @@ from pairity import FairRanker, InputError, LinearRanker, audit
 from pairity.baselines.methods import Method, Rankings, as_method
 from pairity.comparisons.catalogue import METHODS
 from pairity.comparisons.sweeps import sweep
-from pairity.comparisons.tuning import draw_settings, query_folds, tune, tune_all, tuned
+from pairity.comparisons.tuning import draw_settings, tune, tune_all, tuned
+from pairity.data.splits import query_folds
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import PairityWarning, TargetNotReachedWarning
 

@@ -28,7 +28,7 @@ from pairity.rankers._evaluation_sets import read_evaluation_sets
 from pairity.rankers.adapters import as_ranker
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.rankers.xgboost import XGBoostRanker
-from pairity.reweighting.algorithm import Outcome
+from pairity.reweighting.outcomes import Outcome
 from support.boosters import DATA, HELD, LABELS, MADE, NAMES, ONES, TABLE, eval_sets, slow_logistic
 
 
@@ -83,7 +83,7 @@ def test_the_violation_comes_within_the_tolerance(engine, constraint, schedule, 
     model.fit(made.X, made.y, qid=made.qid, sensitive_features=made.sensitive_features)
     plain = clone(model).set_params(max_rounds=0, schedule="retrain")
     plain.fit(made.X, made.y, qid=made.qid, sensitive_features=made.sensitive_features)
-    assert model.outcome_ is Outcome.WITHIN_TOLERANCE
+    assert model.outcome_.kind is Outcome.WITHIN_TOLERANCE
     assert model.violation_ <= 0.04 < 0.1 < plain.violation_
     assert isinstance(model.ranker_, engine.adapter)
     assert model.score(made.X, made.y_unbiased, qid=made.qid) > 0.8
@@ -622,7 +622,7 @@ def test_an_interruption_keeps_the_best_model(engine):
     model = fair(engine, loss=loss, max_rounds=5, tolerance=0.0)
     with pytest.warns(TargetNotReachedWarning, match="interrupted"):
         model.fit(**DATA)
-    assert model.outcome_ is Outcome.INTERRUPTED
+    assert model.outcome_.kind is Outcome.INTERRUPTED
     assert len(model.history_) == 2
     assert model.predict(MADE.X).shape == MADE.y.shape
 

@@ -14,7 +14,7 @@ from pairity.exceptions import TargetNotReachedWarning, TrainingError
 from pairity.pairs.losses import Hinge, LambdaRank
 from pairity.rankers import lightgbm as adapter
 from pairity.rankers.lightgbm import LightGBMRanker
-from pairity.reweighting.algorithm import Outcome
+from pairity.reweighting.outcomes import Outcome
 from support.boosters import (
     DATA,
     HELD,
@@ -334,7 +334,7 @@ def test_an_interruption_in_a_callback():
     fair = FairRanker(model(), tolerance=0.0, schedule="retrain")
     with pytest.warns(TargetNotReachedWarning, match="interrupted"):
         fair.fit(**DATA, callbacks=[callback])
-    assert fair.outcome_ is Outcome.INTERRUPTED
+    assert fair.outcome_.kind is Outcome.INTERRUPTED
     assert len(fair.history_) == 2
 
 

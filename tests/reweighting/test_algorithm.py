@@ -22,7 +22,8 @@ from pairity.constraints import CATALOGUE, Contrasts, as_constraint, spread
 from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
-from pairity.reweighting.algorithm import Outcome, Trace, retrain
+from pairity.reweighting.algorithm import Trace, retrain
+from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.problem import Problem
 from pairity.reweighting.response import foresight, smoothed_slopes
 from pairity.reweighting.weights import make_weigher, weight_table

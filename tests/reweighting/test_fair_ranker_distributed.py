@@ -76,8 +76,8 @@ def test_a_path_is_that_of_one_machine(client, spread, along, table):
         assert (point.x, point.violation, point.auc) == pytest.approx(
             (expected.x, expected.violation, expected.auc), abs=1e-9
         )
-    with pytest.raises(InputError, match=r"random_state is None.*Fit with a whole number"):
-        FairRanker(**OPTIONS, validation=0.3).path(**columns(spread), values=[0.0])
+    with pytest.raises(InputError, match=r"validation=3 asks for folds.*Pass a share"):
+        FairRanker(**OPTIONS, validation=3).fit(**columns(spread))
 
 
 def test_a_fit_is_resumed_on_another_cluster(client, spread, tmp_path, table):

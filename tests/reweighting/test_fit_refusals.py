@@ -44,6 +44,12 @@ BAD_WHATEVER_THE_DATA = [
     ({"ranker": "linear"}, r"str is not a ranker.*LinearRanker\(\)"),
     ({"progress": "no"}, r"progress must be True, False or 'auto' \(got 'no'\)"),
     ({"progress": 2}, r"progress must .*\(got 2\)"),
+    ({"validation": "0.2"}, r"validation must be one of 'auto' \(got '0.2'\)"),
+    ({"tolerance": "low"}, r"tolerance must be one of 'auto' \(got 'low'\)"),
+    ({"max_loss": -0.1}, "max_loss is -0.1.*such as 0.02"),
+    ({"max_loss": {"map": 0.1}}, "max_loss is .*ndcg@10"),
+    ({"max_loss": {"ndcg@0": 0.1}}, "max_loss is .*ndcg@10"),
+    ({"max_loss": {"auc": 0.1, "ndcg@5": 0.1}}, "max_loss is .*ndcg@10"),
     ({"random_state": "x"}, r"random_state must .*\(got 'x'\)"),
 ]
 BAD_WITH_THIS_DATA = [
@@ -58,7 +64,9 @@ BAD_WITH_THIS_DATA = [
     ({"enumeration": "both", "weighting": "reversible"}, "weighting='paper'"),
     ({"ranker": LinearRanker(alpha=-1.0)}, r"alpha must .*\(got -1"),
     ({"validation": True}, "bool is not validation data.*0.2"),
-    ({"validation": "0.2"}, "str is not validation data.*0.2"),
+    ({"validation": -2}, "-2.*between 0 and 1"),
+    ({"validation": 2.5}, "validation must be a whole number, 2 or greater"),
+    ({"validation": 13}, "13 folds of 12 queries are not possible"),
     ({"validation": (1, 2)}, "not validation data.*mapping"),
     ({"validation": 0.0}, "0.0.*between 0 and 1"),
     ({"validation": 1.0}, "1.0.*between 0 and 1"),

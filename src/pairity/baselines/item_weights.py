@@ -30,7 +30,7 @@ from pairity.data.features import Features, as_features
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.rankers._products import one_blas_thread, times
-from pairity.reweighting.algorithm import Outcome
+from pairity.reweighting.outcomes import Outcome
 
 RATES: dict[str, tuple[str, ...]] = {
     "demographic parity": ("all",),

@@ -20,8 +20,8 @@ from pairity._utils.typing import Array
 from pairity._utils.validation import require_choice
 from pairity.data.queries import Queries
 from pairity.rankers.adapters import as_ranker
-from pairity.reweighting.algorithm import Outcome
 from pairity.reweighting.fair_ranker import FairRanker
+from pairity.reweighting.outcomes import Outcome
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ def as_method(model: Any, *, name: str | None = None, **settings: Any) -> Method
                 fresh.set_params(progress=False)  # a comparison has its own progress bar
             present = [name for code, name in enumerate(train.groups) if code in train.group]
             fresh.fit(train.with_groups_of(tuple(present)))  # a split may have lost a rare group
-            if fresh.outcome_ is Outcome.INTERRUPTED:
+            if fresh.outcome_.kind is Outcome.INTERRUPTED:
                 raise KeyboardInterrupt  # the best round so far is not the result of the settings
         else:
             fresh.fit_pairs(train, np.ones((train.n_groups, train.n_groups)))

@@ -93,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
     result.fair.set_params(validation=args.validation)
     result.fair.save(args.output, also=files)
     _print(result, PAGE in files, args)
-    return 0 if result.fair.outcome_ is pairity.Outcome.WITHIN_TOLERANCE else 1
+    return 0 if result.fair.outcome_.reached else 1
 
 
 def _train(args: argparse.Namespace, lazy: bool) -> _Result:
@@ -117,7 +117,7 @@ def _train(args: argparse.Namespace, lazy: bool) -> _Result:
             else:
                 model.fit(**sent)
                 model.feature_names_in_ = np.array(queries.feature_names, dtype=object)
-        if fair.outcome_ is pairity.Outcome.INTERRUPTED:
+        if fair.outcome_.kind is pairity.Outcome.INTERRUPTED:
             raise KeyboardInterrupt  # a partial result is not saved
         scores = {"plain": plain.predict(test), "reweighted": fair.predict(test)}
         audits = {
@@ -194,7 +194,7 @@ def _print(result: _Result, has_page: bool, args: argparse.Namespace) -> None:
             "output": args.output,
             "report": page,
             "outcome": str(fair.outcome_),
-            "reached": fair.outcome_ is pairity.Outcome.WITHIN_TOLERANCE,
+            "reached": fair.outcome_.reached,
             "training_violation": float(fair.violation_),
             "pair_weights": fair.pair_weights_.to_dict(),
             "audits": {name: audit.to_dict() for name, audit in audits.items()},

@@ -23,9 +23,6 @@ from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.solvers import PlainStep
 
-# The share of training queries on which a ranker that may memorise its training data is measured.
-_HELD_OUT = 0.2
-
 # The limits that the reproduction tries, in the order in which a quick trial takes the first ones.
 _LIMITS = (0.01, 0.1, 0.05, 0.2, 0.3, 0.5)
 _SLACKS = (0.0, *_LIMITS[1:])
@@ -66,9 +63,7 @@ def _plain(constraint: Any, ranker: Any = None, **settings: Any) -> Method:  # n
 
 
 def _reweighted(constraint: Any, ranker: Any = None, **settings: Any) -> Method:
-    linear = ranker is None or isinstance(ranker, LinearRanker)
-    model = FairRanker(ranker, constraint, validation=None if linear else _HELD_OUT)
-    return as_method(model, name="reweighted", **settings)
+    return as_method(FairRanker(ranker, constraint), name="reweighted", **settings)
 
 
 def _item_weights(constraint: Any, ranker: Any = None, **settings: Any) -> Method:  # noqa: ARG001
@@ -170,9 +165,7 @@ def make_methods(
     ranker : ranker or an engine's model, optional
         What "plain", "reweighted" and "exposure lp" train. By default "plain" and "reweighted"
         train a `LinearRanker`, and "exposure lp" fits least squares. The other methods are
-        always linear. With any ranker other than `LinearRanker`, "reweighted" measures the
-        violation on a fifth of the training queries that the ranker is not trained on, because
-        the ranker may memorise the others.
+        always linear.
     budget : int, default=6
         The largest number of settings per method.
 

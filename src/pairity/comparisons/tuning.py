@@ -18,7 +18,6 @@ from typing import Any
 from warnings import warn
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 from sklearn.utils import check_random_state
 
@@ -32,6 +31,7 @@ from pairity.comparisons.runs import Run, plain_settings
 from pairity.comparisons.selection import Choice, Rule
 from pairity.data.checks import require_groups, require_preferences
 from pairity.data.queries import Queries
+from pairity.data.splits import query_folds
 from pairity.exceptions import InputError, TargetNotReachedWarning
 
 Make = Callable[..., Method]
@@ -403,14 +403,3 @@ def _jobs(
             queries, validation = queries.split(validation, seed)
         validation = sweeps.without_weightless(validation)
     return [Job(method, seed, queries, validation=validation) for method in methods], data
-
-
-def query_folds(n_queries: int, n_folds: int, random_state: Any) -> list[NDArray[np.int64]]:
-    """Return the numbers of the queries in each fold, drawn at random, of nearly equal size."""
-    if not 2 <= n_folds <= n_queries:
-        raise InputError(
-            f"{n_folds} folds of {n_queries} queries are not possible. Pass from 2 folds up to one "
-            "for each query."
-        )
-    order = check_random_state(random_state).permutation(n_queries)
-    return [np.sort(fold) for fold in np.array_split(order, n_folds)]

@@ -31,7 +31,7 @@ def require_groups(queries: Any) -> None:
 
 def require_preferences(queries: Any) -> None:
     """Refuse queries without a preference pair of positive weight."""
-    if not queries.total(_n_preferring):
+    if not has_preferences(queries):
         raise InputError(
             f"No query has two different labels: none of the {queries.n_queries} queries in "
             f"{_rows(queries)} has a preference pair of positive weight, so there is nothing to "
@@ -56,6 +56,11 @@ def _pair_moments(queries: Queries) -> Array:
     """The number of queries that count, and the sums of their pairs and of the squares."""
     counts = np.where(queries.weight_of_query > 0, queries.layout.pair_counts(), 0.0)
     return np.array([np.count_nonzero(counts), counts.sum(), counts @ counts])
+
+
+def has_preferences(queries: Any) -> bool:
+    """Whether some query has a preference pair of positive weight."""
+    return bool(queries.total(_n_preferring))
 
 
 def _n_preferring(queries: Queries) -> int:

@@ -295,31 +295,6 @@ class Queries(Cache, Mapping[str, Any]):
         drawn = draw_queries(self.n_queries, fraction, random_state)
         return self.take(~drawn), self.take(drawn)
 
-    def split_again(
-        self, fraction: float, random_state: Any, trained_on: Queries | None
-    ) -> tuple[Queries, Queries]:
-        """The split of an earlier fit, recovered from the queries that it trained on."""
-        del random_state  # the ids of the training queries say more than a seed
-        if trained_on is None:
-            raise InputError(
-                "The model was loaded from files, which do not record the queries it held out. "
-                "Fit it again, or pass the validation queries themselves as validation."
-            )
-        mask = is_among(self.query_ids, trained_on.query_ids)
-        if mask.all() or not mask.any():
-            raise InputError(
-                f"The model was trained on {int(mask.sum())} of these {self.n_queries} queries, "
-                f"and held out a share of {fraction}. Pass the data that fit was given."
-            )
-        return self.take(mask), self.take(~mask)
-
-    def view(self) -> Queries:
-        """The same queries; on workers, a copy that `release` leaves the original out of."""
-        return self
-
-    def release(self) -> None:
-        """Allow workers to drop the rows, after a split; in memory, nothing is to be done."""
-
     def training_record(self, source: Queries) -> tuple[Queries, NDArray[np.int64] | None] | None:
         """What a fitted model keeps of its training queries, which are some queries of `source`.
 

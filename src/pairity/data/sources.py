@@ -98,7 +98,6 @@ def open_queries(
     if queries is None and queries_type(columns) is Queries:
         queries = Queries.from_arrays(**{"X": None, "y": None, **given}, raw=raw)
     if queries is not None:
-        queries = queries.view()
         if groups is not None:
             queries = queries.with_groups_of(groups)
         if scores is not None:

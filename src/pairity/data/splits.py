@@ -58,6 +58,19 @@ def draw_in_turn(
     return draw_queries(n_queries, fraction, n_before, turn=(turn + shift) % n_turns), n_before
 
 
+def query_folds(n_queries: int, n_folds: int, random_state: Any) -> list[NDArray[np.int64]]:
+    """The numbers of the queries in each fold, drawn at random, of nearly equal size."""
+    from sklearn.utils import check_random_state
+
+    if not 2 <= n_folds <= n_queries:
+        raise InputError(
+            f"{n_folds} folds of {n_queries} queries are not possible. Pass from 2 folds up to one "
+            "for each query."
+        )
+    order = check_random_state(random_state).permutation(n_queries)
+    return [np.sort(fold) for fold in np.array_split(order, n_folds)]
+
+
 def as_mask(queries: ArrayLike, n_queries: int) -> NDArray[np.bool_]:
     """A choice of queries, by number or as a mask, as one boolean per query."""
     mask = np.zeros(n_queries, dtype=bool)

@@ -227,6 +227,7 @@ class PairRanker(RankingEstimator):
     streams: ClassVar[bool] = False  # whether it trains on features in files
     spreads: ClassVar[bool] = False  # whether it trains on queries of several machines
     file_name: ClassVar[str] = ""  # name of the engine's own file; empty if it cannot be saved
+    memorises: ClassVar[bool] = True  # whether it may order its training queries far too well
     needs_module: ClassVar[bool] = False  # whether `load` needs a PyTorch module
     libraries: ClassVar[tuple[str, ...]] = ()
 

@@ -17,7 +17,8 @@ class Ranker(Protocol):
     true, it receives features as the caller passed them, with missing values and categories;
     otherwise it receives a finite float64 matrix. If its attribute ``streams`` is true, it also
     trains on features in files (`pairity.data.parquet_features.ParquetFeatures`), which it reads
-    in blocks. If its attribute ``reversible`` is true, it also takes two weight tables.
+    in blocks. If its attribute ``reversible`` is true, it also takes two weight tables. If its
+    attribute ``memorises`` is true, `FairRanker` measures it on queries it did not train on.
     """
 
     def fit_pairs(

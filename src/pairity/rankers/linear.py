@@ -86,6 +86,7 @@ class LinearRanker(PairRanker):
 
     learnt = "coef_"
     streams = True
+    memorises = False
     file_name = "ranker.npz"
     spreads = True
 

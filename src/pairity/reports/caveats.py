@@ -11,7 +11,7 @@ import numpy as np
 from pairity.audits.estimates import FEW_PAIRS, FEW_QUERIES
 from pairity.reports.evidence import Candidate, Caveat, Evidence
 from pairity.reports.prose import disparity, number, quote, violation
-from pairity.reweighting.algorithm import Outcome
+from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.weights import PairWeights
 
 # Limits beyond which the reader is told. They are conventions, not results of tests.
@@ -138,9 +138,10 @@ def _side_effects(evidence: Evidence, after: Candidate) -> Iterator[str]:
 
 
 def _training(evidence: Evidence, after: Candidate) -> Iterator[str]:
+    kind = None if evidence.outcome is None else evidence.outcome.kind
     expected = (None, Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS)
-    if after is evidence.candidates[evidence.after] and evidence.outcome not in expected:
-        yield f"On the training queries: {evidence.outcome}"
+    if after is evidence.candidates[evidence.after] and kind not in expected:
+        yield f"In training: {evidence.outcome}"
     if after.weights is None:
         return
     weights = PairWeights(np.array(after.weights), evidence.groups, after.mirrored)

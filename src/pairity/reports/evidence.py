@@ -15,7 +15,7 @@ from pairity._utils.json_codec import Place, from_plain, parse_document, to_plai
 from pairity.audits.audit import Audit
 from pairity.audits.estimates import NAN, Estimate
 from pairity.exceptions import InputError
-from pairity.reweighting.algorithm import Outcome
+from pairity.reweighting.outcomes import FitOutcome
 
 FORMAT = "pairity evidence 1"
 FILE = "evidence.json"  # in the folder of a saved model
@@ -156,7 +156,7 @@ class Evidence:
     n_queries : int, the number of held-out queries
     rounds : tuple of RecordedRound
     lambda_cells : the group numbers of each entry of λ that changed; the preferred one is first
-    outcome : Outcome or None, how the fit ended
+    outcome : FitOutcome or None, how the fit ended
     provenance : tuple of (str, str), how to reproduce the report
     """
 
@@ -177,7 +177,7 @@ class Evidence:
     n_queries: int = 0
     rounds: tuple[RecordedRound, ...] = ()
     lambda_cells: tuple[tuple[int, ...], ...] = ()
-    outcome: Outcome | None = None
+    outcome: FitOutcome | None = None
     provenance: tuple[tuple[str, str], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

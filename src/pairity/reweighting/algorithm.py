@@ -8,8 +8,7 @@ every λ; `interleave` moves λ during one training run. Both record their round
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,32 +16,13 @@ import numpy as np
 
 from pairity._utils.typing import Array
 from pairity.rankers._products import one_blas_thread
+from pairity.reweighting.outcomes import NAN, FitOutcome, Outcome
 from pairity.reweighting.problem import Problem, Trained
 from pairity.reweighting.response import foresight
-from pairity.reweighting.solvers import Solver, settle
+from pairity.reweighting.solvers import Solver
 
 if TYPE_CHECKING:
     from pairity.reweighting.checkpoints import Checkpoint  # which imports Round from here
-
-
-class Outcome(Enum):
-    """How a fit ended; the value is a sentence for the user."""
-
-    WITHIN_TOLERANCE = "The violation came within the tolerance."
-    NO_ROUNDS = "No reweighting was requested; this is the plain ranker."
-    ROUNDS_EXHAUSTED = (
-        "The violation was above the tolerance after the last round; the round with the smallest "
-        "violation was kept. More rounds may help."
-    )
-    UNREACHABLE = (
-        "The tolerance is probably not reachable by reweighting pairs with this ranker and this "
-        "data. No weight change that was tried reduced the violation further. The round with the "
-        "smallest violation was kept."
-    )
-    INTERRUPTED = "The fit was interrupted; the round with the smallest violation so far was kept."
-
-    def __str__(self) -> str:
-        return self.value
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +37,12 @@ class Round:
     violation : float, the largest gap between compared entries of delta
     auc : float, on the same queries
     seconds : float, for training and measuring
+    utility : float, the metric that `max_loss` limits, on the same queries; AUC by default
+    noise_floor : float, the violation that noise between these queries produces by itself
+    error : float, the standard error of the violation, from the variation between these queries
+    usable : bool
+        Whether the round may be kept. A ranker with an AUC below ½ may not, because scores and
+        their negatives have the same violation; nor may one that loses more than `max_loss`.
     """
 
     number: int
@@ -65,11 +51,15 @@ class Round:
     violation: float
     auc: float
     seconds: float
+    utility: float = NAN
+    noise_floor: float = NAN
+    error: float = NAN
+    usable: bool = True
 
-    @property
-    def usable(self) -> bool:
-        """Whether the round may be kept: scores and their negatives have the same violation."""
-        return self.auc >= 0.5
+    def beats(self, other: Round) -> bool:
+        """Whether the round has a lower violation and no less AUC, or the reverse."""
+        no_worse = self.violation <= other.violation and self.auc >= other.auc
+        return no_worse and (self.violation < other.violation or self.auc > other.auc)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +70,13 @@ class Solution:
     best: Round
     model: Any
     table: Array
-    outcome: Outcome
+    outcome: FitOutcome
+
+
+# Violations that differ by less than this share are equally good: the smaller multipliers are kept.
+_EQUAL = 0.02
+_N_SHARES = 4  # of the λ of an interleaved run, tried where it loses more than `max_loss`
+_DEFAULT_TOLERANCE = 0.01  # for "auto", where the noise floor is not known
 
 
 @dataclass(eq=False)
@@ -92,10 +88,12 @@ class Trace:
 
     Parameters
     ----------
-    tolerance : float
-        The fit ends with the first round whose violation is within it.
+    tolerance : float or "auto"
+        The fit ends with the first round whose violation is within it. "auto" is the noise floor.
     max_rounds : int
         The largest number of rounds after the plain ranker's.
+    max_loss : float, optional
+        How much less than the plain ranker's the utility of a usable round may be.
     on_round : callable, optional
         Called with every `Round` as it ends.
     store : Checkpoint, optional
@@ -104,20 +102,36 @@ class Trace:
     Attributes
     ----------
     rounds : list of Round
-    best : Round or None, the first one with the smallest violation
+    best : Round or None
+        The round with the lowest violation; of several that are about as low, the one with the
+        smallest multipliers. No other usable round has both a lower violation and a higher AUC.
     model : the ranker of the best round
-    outcome : Outcome, or None while the fit continues
+    ending : Outcome, or None while the fit continues
     """
 
-    tolerance: float
+    tolerance: Any
     max_rounds: int
+    max_loss: float | None = None
     on_round: Callable[[Round], None] | None = None
     store: Checkpoint | None = None
     rounds: list[Round] = field(default_factory=list, init=False)
     best: Round | None = field(default=None, init=False)
     model: Any = field(default=None, init=False)
-    outcome: Outcome | None = field(default=None, init=False)
+    ending: Outcome | None = field(default=None, init=False)
     _number: int = field(default=0, init=False)
+
+    @property
+    def limit(self) -> float:
+        """The tolerance as a number, which "auto" is after the first round."""
+        if self.tolerance != "auto":
+            return float(self.tolerance)
+        floor = self.rounds[0].noise_floor
+        return floor if floor == floor else _DEFAULT_TOLERANCE
+
+    @property
+    def plain(self) -> Round | None:
+        """The round of the plain ranker, if it was trained."""
+        return self.rounds[0] if self.rounds and self.rounds[0].number == 0 else None
 
     def round(
         self, number: int, lambda_: Array | None, train: Callable[[str], Trained]
@@ -135,32 +149,59 @@ class Trace:
         if stored is None:
             place = f"in round {number} of at most {self.max_rounds}"
             trained = train(f"{place} (0 is the plain ranker)")
-            current, model = Round(number, *trained[1:]), trained.model
+            current, model = self._read(number, trained), trained.model
             if self.store is not None:
                 self.store.keep(current, model)
         else:
             current, model = stored
-        self.rounds.append(current)
-        lower = self.best is None or current.violation < self.best.violation
-        if self.best is None or (lower and current.usable):
+        if self._prefers(current):
             self.best, self.model = current, model
+        self.rounds.append(current)
         if self.on_round is not None:
             self.on_round(current)
         if self.max_rounds == 0:
-            self.outcome = Outcome.NO_ROUNDS
-        elif current.violation <= self.tolerance and current is self.best:
-            self.outcome = Outcome.WITHIN_TOLERANCE
+            self.ending = Outcome.NO_ROUNDS
+        elif current.violation <= self.limit and current is self.best:
+            self.ending = Outcome.WITHIN_TOLERANCE
         elif number == self.max_rounds:
-            self.outcome = Outcome.ROUNDS_EXHAUSTED
+            self.ending = Outcome.ROUNDS_EXHAUSTED
         return current, model
+
+    def _read(self, number: int, trained: Trained) -> Round:
+        """The round of a training, with the noise floor of the first."""
+        measured, plain = trained.measured, self.plain
+        floor = self.rounds[0].noise_floor if self.rounds else measured.noise_floor
+        usable = measured.auc >= 0.5
+        if plain is not None and self.max_loss is not None:
+            usable = usable and plain.utility - measured.utility <= self.max_loss
+        return Round(
+            number, trained.lambda_, measured.delta, measured.violation, measured.auc,
+            trained.seconds, measured.utility, floor, measured.error, usable,
+        )  # fmt: skip
+
+    def _prefers(self, current: Round) -> bool:
+        """Whether a round is to be kept in place of the best one so far."""
+        best = self.best
+        if best is None:
+            return True
+        others = [other for other in self.rounds if other.usable]
+        if not current.usable or any(other.beats(current) for other in others):
+            return False
+        if current.beats(best) or not best.usable or current.violation <= self.limit:
+            return True
+        lowest = min(other.violation for other in (*others, current))
+        if best.violation > (1.0 + _EQUAL) * lowest:
+            return current.violation < best.violation
+        near = current.violation <= (1.0 + _EQUAL) * lowest
+        return near and np.linalg.norm(current.lambda_) < np.linalg.norm(best.lambda_)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
         if isinstance(error, KeyboardInterrupt) and self.best is not None:
-            within = self.max_rounds > 0 and self.best.violation <= self.tolerance
-            self.outcome = Outcome.WITHIN_TOLERANCE if within else Outcome.INTERRUPTED
+            within = self.max_rounds > 0 and self.best.violation <= self.limit
+            self.ending = Outcome.WITHIN_TOLERANCE if within else Outcome.INTERRUPTED
             return True
         if isinstance(error, Exception):
             error.add_note(
@@ -169,11 +210,30 @@ class Trace:
         return False
 
     def solution(self, problem: Problem) -> Solution:
-        """The result, once the fit has ended."""
-        if self.best is None or self.outcome is None:
+        """The result, once the fit has ended. With folds, the ranker is trained on all queries."""
+        if self.best is None or self.ending is None:
             raise RuntimeError("The fit has not ended.")
-        table = problem.weigher.table(self.best.lambda_)
-        return Solution(tuple(self.rounds), self.best, self.model, table, self.outcome)
+        best, plain, training = self.best, self.plain, NAN
+        model = problem.complete(self.model, best.lambda_)
+        if problem.folds:
+            own = replace(problem, measured_on=None, folds=())
+            training = own.measure(own.scores(model)).violation
+        outcome = FitOutcome(
+            self._kind(self.ending, best), problem.where, best.violation, best.noise_floor,
+            NAN if problem.on_training else best.error, self.limit,
+            NAN if plain is None else plain.violation, training,
+        )  # fmt: skip
+        table = problem.weigher.table(best.lambda_)
+        return Solution(tuple(self.rounds), best, model, table, outcome)
+
+    def _kind(self, ending: Outcome, best: Round) -> Outcome:
+        """Why the fit ended, where the last round alone does not tell."""
+        if ending in (Outcome.UNREACHABLE, Outcome.ROUNDS_EXHAUSTED):
+            if self.max_loss is not None and not all(round_.usable for round_ in self.rounds):
+                return Outcome.LIMITED_BY_LOSS
+            if best.violation <= best.noise_floor:
+                return Outcome.WITHIN_NOISE
+        return ending
 
 
 def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
@@ -182,23 +242,24 @@ def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
     A ranker that has a `response` tells the solver how delta will follow λ.
     """
     scale = problem.weigher.scale
-    lambda_, model = np.zeros(scale.shape), None
-    state = solver.start(problem.unranked, scale, trace.tolerance)
+    lambda_, model, state = np.zeros(scale.shape), None, None
     with trace:
         for number in range(trace.max_rounds + 1):  # round 0 is the plain ranker: λ = 0, W = 1
             train = partial(problem.train, lambda_, model)
             current, model = trace.round(number, lambda_, train)
-            if trace.outcome is not None:
+            if trace.ending is not None:
                 break
-            foresee = None
-            if hasattr(model, "response"):
-                foresee = partial(foresight, problem, model, current.lambda_)
+            if state is None:
+                state = solver.start(problem.unranked, scale, trace.limit)
+            foresee, ranker = None, model[0] if isinstance(model, tuple) else model
+            if hasattr(ranker, "response"):
+                foresee = partial(foresight, problem, ranker, current.lambda_)
             with one_blas_thread:  # for such small matrices more threads are slower
                 following, state = solver.step(current, state, foresee)
             if following is not None:
-                lambda_ = settle(following, scale)
+                lambda_ = problem.weigher.settle(following)
             if following is None or np.array_equal(lambda_, current.lambda_):
-                trace.outcome = Outcome.UNREACHABLE
+                trace.ending = Outcome.UNREACHABLE
                 break
     return trace.solution(problem)
 
@@ -206,16 +267,32 @@ def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
 def interleave(problem: Problem, trace: Trace) -> Solution:
     """Move λ during one training run, and repeat the run from its λ while that helps.
 
-    There is no round 0: the plain ranker is not trained.
+    With folds the run is not repeated, so that its cost stays small. There is no round 0, unless
+    the plain ranker's utility must be known for `max_loss`. Where a run loses more than that,
+    rankers between the two are trained with a share of its λ.
     """
     lambda_ = np.zeros(problem.weigher.scale.shape)
     with trace:
-        for number in range(1, trace.max_rounds + 1):
-            train = partial(problem.train_following, lambda_)
-            current, _ = trace.round(number, None, train)
-            if trace.outcome is None and current is not trace.best:
-                trace.outcome = Outcome.UNREACHABLE
-            if trace.outcome is not None:
+        if trace.max_loss is not None:
+            trace.round(0, lambda_, partial(problem.train, lambda_, None))
+        for number in range(1, trace.max_rounds + 1) if trace.ending is None else ():
+            current, _ = trace.round(number, None, partial(problem.train_following, lambda_))
+            lost = not current.usable
+            if trace.ending is None and (current is not trace.best or problem.folds):
+                trace.ending = Outcome.UNREACHABLE
+            if trace.ending is not None:
                 break
             lambda_ = current.lambda_
+        if trace.ending is Outcome.UNREACHABLE and trace.max_loss is not None and lost:
+            _shorten(problem, trace, current)
     return trace.solution(problem)
+
+
+def _shorten(problem: Problem, trace: Trace, last: Round) -> None:
+    """Train with shares of λ, to find the largest one that loses no more than `max_loss`."""
+    low, high = 0.0, 1.0
+    for number in range(last.number + 1, min(last.number + _N_SHARES, trace.max_rounds) + 1):
+        share = 0.5 * (low + high)
+        lambda_ = problem.weigher.settle(share * last.lambda_)
+        current, _ = trace.round(number, lambda_, partial(problem.train, lambda_, None))
+        low, high = (share, high) if current.usable else (low, share)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,7 @@ class Checkpoint:
         other settings is refused.
     n_groups : int
     ranker : the ranker that is fitted; it is not changed
+    n_folds : int, how many rankers a round has, if they are measured out of fold
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Checkpoint:
         settings: Mapping[str, Any],
         n_groups: int,
         ranker: Any,
+        n_folds: int = 0,
     ) -> None:
         if not getattr(ranker, "file_name", ""):
             raise InputError(
@@ -63,6 +65,7 @@ class Checkpoint:
                 f"{type(ranker).__name__}. Leave checkpoint out."
             )
         self.folder, self.settings = Path(folder), json.loads(json.dumps(dict(settings)))
+        self.n_folds = n_folds
         self.module = getattr(ranker, "estimator", None)
         self.rounds: list[Round] = []
         try:
@@ -99,20 +102,33 @@ class Checkpoint:
                 "multipliers than this fit computes, so it is from another version of pairity or "
                 f"from other data. {_REMEDY}"
             )
-        manifest, files = read_model(self._ranker_folder(number))
+        if self._folder(number).exists():
+            return completed, self._load(self._folder(number))
+        models = [self._load(folder) for folder in self._folds(number) if folder.exists()]
+        return completed, tuple(models)
+
+    def _load(self, folder: Path) -> Any:
+        manifest, files = read_model(folder)
         entry = manifest.entry("ranker")
-        return completed, ranker_class(entry).from_files(entry, files, self.module)
+        return ranker_class(entry).from_files(entry, files, self.module)
 
     def keep(self, completed: Round, model: Any) -> None:
-        """Write a round and its ranker, completely or not at all."""
-        model.save(self._ranker_folder(completed.number))
+        """Write a round and its ranker, or those of its folds, completely or not at all."""
+        if isinstance(model, tuple):
+            for ranker, folder in zip(model, self._folds(completed.number), strict=False):
+                ranker.save(folder)
+        else:
+            model.save(self._folder(completed.number))
         self.rounds.append(completed)
         content = {"format": FORMAT, **to_plain(_Content(self.settings, tuple(self.rounds)))}
         with atomic_write(self.folder / FILE) as file:
             file.write(json.dumps(content, indent=1, allow_nan=False).encode())
 
-    def _ranker_folder(self, number: int) -> Path:
+    def _folder(self, number: int) -> Path:
         return self.folder / f"round-{number}"
+
+    def _folds(self, number: int) -> Iterator[Path]:
+        return (self.folder / f"round-{number}-fold-{fold}" for fold in range(self.n_folds))
 
     def _read(self, path: Path, n_groups: int) -> None:
         place = Place(f"checkpoint {str(path)!r}", _REMEDY)

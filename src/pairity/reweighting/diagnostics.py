@@ -8,29 +8,26 @@ import numpy as np
 
 from pairity._utils.typing import Array
 from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
-from pairity.reweighting.algorithm import Outcome, Solution
+from pairity.reweighting.algorithm import Solution
+from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.problem import Problem
 
 # A ranker that orders at least this share of its training pairs correctly has memorised them.
 _MEMORISED = 0.995
 
 
-def warn_about(solution: Solution, problem: Problem, tolerance: float) -> None:
+def warn_about(solution: Solution, problem: Problem) -> None:
     """Warn, at the caller of the caller, about a violation above the tolerance or of no use."""
-    best, last = solution.best, solution.rounds[-1]
-    if solution.outcome not in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
-        first = solution.rounds[0]
-        plain = f"{first.violation:.5g} for the plain ranker, " if first.number == 0 else ""
+    best, outcome = solution.best, solution.outcome
+    if outcome.kind not in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
         warnings.warn(
-            f"{solution.outcome} Violation of {problem.constraint!r} on "
-            f"{problem.target.n_queries} queries: {plain}{best.violation:.5g} in round "
-            f"{best.number} of {last.number}. The tolerance is {tolerance:g}."
-            f"{_describe_saturated(problem, best.lambda_)}",
+            f"{outcome} The constraint is {problem.constraint!r}; round {best.number} of "
+            f"{solution.rounds[-1].number} was kept.{_describe_saturated(problem, best.lambda_)}",
             TargetNotReachedWarning,
             stacklevel=3,
         )
-    reweighted = solution.outcome is not Outcome.NO_ROUNDS
-    if problem.measured_on is None and reweighted and best.auc >= _MEMORISED:
+    reweighted = outcome.kind is not Outcome.NO_ROUNDS
+    if problem.on_training and reweighted and best.auc >= _MEMORISED:
         warnings.warn(
             "The ranker has memorised the training data, so its training violation is "
             f"uninformative: {best.auc:.1%} of the training pairs are in the right order, with a "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -34,12 +33,13 @@ from pairity.rankers._estimators import (
     remember_queries,
     require_same_features,
 )
-from pairity.reweighting.algorithm import Outcome, Round, Trace, retrain
+from pairity.reweighting.algorithm import Round, Trace, retrain
 from pairity.reweighting.diagnostics import warn_about
 from pairity.reweighting.export import export_pairs
 from pairity.reweighting.manifest import describe_model
+from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.paths import Path, lambda_path, read_values, tolerance_path
-from pairity.reweighting.preparation import Setup
+from pairity.reweighting.preparation import Setup, read_max_loss
 from pairity.reweighting.weights import PairWeights
 
 
@@ -60,9 +60,10 @@ class FairRanker(RankingEstimator):
         Which disparity to lower: "statistical", "inter", "intra", "marginal", an object such as
         ``InterGroup(average="pair")``, or a function of (queries, scores); see
         `pairity.constraints`.
-    tolerance : float, default=0.01
+    tolerance : float or "auto", default=0.01
         The violation at which the fit ends. The violation is the largest gap between two entries
-        of delta that are compared.
+        of delta that are compared. "auto" is the noise floor of the queries that it is measured
+        on: what they cannot show is not corrected.
     max_rounds : int, default=50
         The largest number of retrainings; 0 gives the plain ranker.
     solver : {"damped", "plain"} or Solver, default="damped"
@@ -84,14 +85,23 @@ class FairRanker(RankingEstimator):
         support. Such a run is repeated from its last λ while that lowers the violation. "auto"
         interleaves if the ranker can, unless a solver is chosen (interleaving does not use it) or
         there are evaluation sets (early stopping would remove the trees for which λ is right).
-    validation : float, Queries or mapping, optional
-        Queries on which the violation is measured and lowered: a share of the queries to hold
-        out, or other data. The default is the training queries.
+    validation : "auto", None, float, int, Queries or mapping, default="auto"
+        The queries on which the violation is measured and lowered. None: the training queries. A
+        whole number: all queries, each by a ranker that was trained without its fold, in so many
+        folds by query. A share below 1: that share of the queries, held out. Queries or a mapping:
+        other data. "auto": two folds for rankers that may memorise their training queries
+        (boosters, networks, regressors), and the training queries for others (`LinearRanker`), for
+        Dask collections, for features in files and for fewer than 4 queries. With folds or a share,
+        the final ranker is trained on all queries with the weights found.
+    max_loss : float or mapping, optional
+        How much less utility than the plain ranker a round may have to be kept, on the same
+        queries: a loss of AUC, such as 0.02, or of NDCG, such as ``{"ndcg@10": 0.02}``. If no
+        round is within it, the plain ranker is kept.
     progress : {"auto"} or bool, default="auto"
         Whether to show on stderr the progress of a fit that takes longer than two seconds.
         "auto" shows it on a terminal or in a notebook; True also in a log.
     random_state : int, RandomState instance or None
-        Selects the held-out queries.
+        Selects the held-out queries and the folds; None selects the same ones as 0.
     checkpoint : str or path, optional
         A folder in which every completed round is stored: λ, its measurements and the ranker. A
         fit with the same data and settings, on this machine or another, resumes after the stored
@@ -100,12 +110,14 @@ class FairRanker(RankingEstimator):
     Attributes
     ----------
     ranker_ : the ranker of the best round, fitted
-    outcome_ : Outcome, how the fit ended; it prints as a sentence
+    outcome_ : FitOutcome
+        How the fit ended (`kind`), what was reached, where that was measured, and how sure it is.
+        It prints as a few sentences.
     pair_weights_ : PairWeights, the K × K tables of the best round
     lambda_ : array, the multipliers of the best round
     violation_ : float, the violation of the best round on the queries that it is measured on
-    history_ : tuple of Round, all rounds: λ, delta, violation, AUC, seconds
-        Round 0 is the plain ranker, which an interleaved fit does not train.
+    history_ : tuple of Round, all rounds: λ, delta, violation, noise floor, AUC, seconds
+        Round 0 is the plain ranker, which an interleaved fit does not train without `max_loss`.
     groups_ : tuple of str
     training_digest_ : str, the digest of the training data; see `Queries.digest`
     n_features_in_, feature_names_in_ : as in scikit-learn
@@ -130,8 +142,8 @@ class FairRanker(RankingEstimator):
     >>> model = FairRanker(LinearRanker(), constraint="inter", tolerance=0.01)
     >>> model.fit(data.X, data.y, qid=data.qid, sensitive_features=data.sensitive_features)
     FairRanker(ranker=LinearRanker())
-    >>> print(model.outcome_)
-    The violation came within the tolerance.
+    >>> model.outcome_.kind
+    <Outcome.WITHIN_TOLERANCE: 'The violation came within the tolerance.'>
     >>> model.predict(data.X[:3]).shape
     (3,)
     """
@@ -141,13 +153,14 @@ class FairRanker(RankingEstimator):
         ranker: Any = None,
         constraint: Any = "inter",
         *,
-        tolerance: float = 0.01,
+        tolerance: Any = 0.01,
         max_rounds: int = 50,
         solver: Any = "damped",
         enumeration: str = "preference",
         weighting: str = "auto",
         schedule: str = "auto",
-        validation: Any = None,
+        validation: Any = "auto",
+        max_loss: Any = None,
         progress: Any = "auto",
         random_state: Any = None,
         checkpoint: Any = None,
@@ -161,6 +174,7 @@ class FairRanker(RankingEstimator):
         self.weighting = weighting
         self.schedule = schedule
         self.validation = validation
+        self.max_loss = max_loss
         self.progress = progress
         self.random_state = random_state
         self.checkpoint = checkpoint
@@ -213,10 +227,11 @@ class FairRanker(RankingEstimator):
 
         with setup.open() as queries:
             remember_queries(self, queries, is_queries(X))
-            problem = setup.problem(queries, queries.split)
+            problem = setup.problem(queries)
             digest = queries.digest()
             store = setup.checkpoint(problem, digest)
-            trace = Trace(float(self.tolerance), int(self.max_rounds), report, store)
+            _, max_loss = read_max_loss(self.max_loss)
+            trace = Trace(self.tolerance, int(self.max_rounds), max_loss, report, store)
             with progress:
                 solution = setup.solve(problem, trace)
             self._trained_on: Any = problem.queries.training_record(queries)
@@ -231,7 +246,7 @@ class FairRanker(RankingEstimator):
         self.violation_ = solution.best.violation
         self.history_ = solution.rounds
         self.groups_ = queries.groups
-        warn_about(solution, problem, self.tolerance)
+        warn_about(solution, problem)
         return self
 
     def predict(self, X: Any) -> Array:
@@ -331,8 +346,7 @@ class FairRanker(RankingEstimator):
         setup = Setup.of(self, data, fit_params)
         with setup.open(groups=self.groups_) as queries:
             require_same_features(self, queries.feature_names, queries.n_features)
-            trained_on = None if self._trained_on is None else self._trained_on[0]
-            problem = setup.problem(queries, partial(queries.split_again, trained_on=trained_on))
+            problem = setup.problem(queries)
             if test is not None:
                 with errors_about("test"):
                     test = read_alike(test, queries, raw=setup.raw)
@@ -342,8 +356,8 @@ class FairRanker(RankingEstimator):
                 shares = np.linspace(0, 2, 9) if values is None else values
                 return lambda_path(problem, self.lambda_, shares, **options)
             lambda_ = self.lambda_
-            smallest = float(self.tolerance if values is None else min(values))
-            further = self.violation_ > smallest and self.outcome_ is not Outcome.UNREACHABLE
+            smallest = float(self.outcome_.tolerance if values is None else min(values))
+            further = self.violation_ > smallest and self.outcome_.kind is not Outcome.UNREACHABLE
             if further or setup.schedule == "interleaved":
                 solution = retrain(problem, setup.solver, Trace(smallest, int(self.max_rounds)))
                 lambda_, options["previous"] = solution.best.lambda_, solution.model
@@ -397,8 +411,8 @@ class FairRanker(RankingEstimator):
         diagram = str(estimator_html_repr(self))
         if not hasattr(self, "ranker_"):
             return diagram
-        summary = f"{self.outcome_} Violation {self.violation_:.4f}, tolerance {self.tolerance:g}."
-        return join((Html(diagram), tag("p", summary), Html(self.pair_weights_._repr_html_())))
+        outcome = tag("p", str(self.outcome_))
+        return join((Html(diagram), outcome, Html(self.pair_weights_._repr_html_())))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from pairity._utils.typing import Array
 from pairity.constraints import Constraint, Contrasts
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.reweighting.solvers import settle
+from pairity.reweighting.weights import Weigher
 
 
 class DualAscent:
@@ -30,16 +30,14 @@ class DualAscent:
     constraint : Constraint
     measured_on : Queries
         The queries whose scores the run reports.
-    weigh : callable
-        From λ to the weight table.
+    weigher : Weigher
     lambda_ : array
         The first multipliers.
-    scale : array of λ's shape
-        The change of λ that moves the exponent of a pair's weight by one.
 
     Attributes
     ----------
     lambda_ : array, the current multipliers; at the end, those of the last trees
+    path : list of array, the multipliers of each tree
 
     Notes
     -----
@@ -57,15 +55,11 @@ class DualAscent:
     averaged = 0.2  # the share of the updates whose mean is the final λ
 
     def __init__(
-        self,
-        constraint: Constraint,
-        measured_on: Queries,
-        weigh: Callable[[Array], Array],
-        lambda_: Array,
-        scale: Array,
+        self, constraint: Constraint, measured_on: Queries, weigher: Weigher, lambda_: Array
     ) -> None:
-        self.constraint, self.measured_on, self.weigh = constraint, measured_on, weigh
-        self.lambda_, self.scale = lambda_, scale
+        self.constraint, self.measured_on, self.weigher = constraint, measured_on, weigher
+        self.lambda_ = lambda_
+        self.path: list[Array] = []
         self._step = np.full(lambda_.shape, self.eta)
         self._previous = np.zeros(lambda_.shape)
         self._visited: list[Array] = []
@@ -87,7 +81,8 @@ class DualAscent:
             self._fix()
         elif n_trees and n_trees % min(self.every, max(1, n_total // 20)) == 0:
             self._move(self.constraint.delta(self.measured_on, scores()))
-        return self.weigh(self.lambda_)
+        self.path.append(self.lambda_)
+        return self.weigher.table(self.lambda_)
 
     def _move(self, delta: Array) -> None:
         differences = Contrasts.of(delta).matrix()
@@ -96,7 +91,8 @@ class DualAscent:
         grown = np.minimum(self.growth * self._step, self.max_growth * self.eta)
         self._step = np.where(delta * self._previous < 0, 0.5 * self._step, grown)
         self._previous = delta
-        self.lambda_ = settle(self.lambda_ - self._step * self.scale * delta, self.scale)
+        moved = self.lambda_ - self._step * self.weigher.scale * delta
+        self.lambda_ = self.weigher.settle(moved)
         self._visited.append(self.lambda_)
 
     def _fix(self) -> None:
@@ -104,6 +100,13 @@ class DualAscent:
             n_last = max(1, round(self.averaged * len(self._visited)))
             self.lambda_ = np.mean(self._visited[-n_last:], axis=0)
         self._fixed = True
+
+
+def mean_multipliers(ascents: Sequence[DualAscent], n_trees: int) -> Array:
+    """The mean of the multipliers that several runs used after as many trees; -1 is the last."""
+    paths = [ascent.path for ascent in ascents]
+    used = [path[min(n_trees, len(path) - 1)] for path in paths]
+    return ascents[0].weigher.settle(np.mean(used, axis=0))
 
 
 def as_schedule(

@@ -13,7 +13,8 @@ from pairity._utils.json_codec import NotStored, encode, to_plain
 from pairity._utils.typing import Array
 from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.rankers._estimators import describe_features
-from pairity.reweighting.algorithm import Outcome, Round
+from pairity.reweighting.algorithm import Round
+from pairity.reweighting.outcomes import FitOutcome
 from pairity.reweighting.solvers import DampedStep, PlainStep
 
 NOT_SETTINGS = ("ranker", "checkpoint")  # parameters that are not saved as settings
@@ -51,7 +52,7 @@ class SavedModel:
     pair_weights: Array
     mirrored_weights: Array | None
     violation: float
-    outcome: Outcome
+    outcome: FitOutcome
     history: tuple[Round, ...]
     training: TrainingData
 

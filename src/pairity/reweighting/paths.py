@@ -189,9 +189,9 @@ def lambda_path(
     R. Sonoda, *A Pre-processing Method for Fairness in Ranking*, 2021, second figure.
     """
     numbers = read_values(values, "lambda")
-    reported = problem if test is None else replace(problem, measured_on=test)
+    reported = problem if test is None else problem.measured_elsewhere(test)
     trainer = _Trainer(reported, lambda_, previous)
-    points = {x: _kept(trainer.point(x), keep_models) for x in sorted(set(numbers))}
+    points = {x: _kept(problem, trainer.point(x), keep_models) for x in sorted(set(numbers))}
     return _path("lambda", [points[x] for x in numbers], problem, test)
 
 
@@ -246,10 +246,11 @@ def tolerance_path(
         x = min(within) if within else min(trainer.points, key=trainer.violation)
         point = replace(trainer.points[x], value=tolerance, reached=bool(within))
         if test is not None:
-            reported = replace(problem, measured_on=test)
-            _, violation, auc = reported.measure(reported.scores(point.model))
-            point = replace(point, violation=violation, auc=auc)
-        points.append(_kept(point, keep_models))
+            point = replace(point, model=problem.complete(point.model, point.lambda_))
+            reported = problem.measured_elsewhere(test)
+            measured = reported.measure(reported.scores(point.model))
+            point = replace(point, violation=measured.violation, auc=measured.auc)
+        points.append(_kept(problem, point, keep_models))
     return _path("tolerance", points, problem, test)
 
 
@@ -285,8 +286,8 @@ class _Trainer:
             table = self.problem.weigher.table(trained.lambda_)
             weights = PairWeights.of(table, self.problem.queries.groups)
             self.points[x] = PathPoint(
-                x, x, trained.lambda_, weights, trained.violation, trained.auc, trained.seconds,
-                model=trained.model,
+                x, x, trained.lambda_, weights, trained.measured.violation, trained.measured.auc,
+                trained.seconds, model=trained.model,
             )  # fmt: skip
         return self.points[x]
 
@@ -310,16 +311,17 @@ class _Trainer:
             violation(low + (0.5 if attempt % 2 else share) * (high - low))
 
 
-def _kept(point: PathPoint, keep_models: bool) -> PathPoint:
-    return point if keep_models else replace(point, model=None)
+def _kept(problem: Problem, point: PathPoint, keep_models: bool) -> PathPoint:
+    model = problem.complete(point.model, point.lambda_) if keep_models else None
+    return replace(point, model=model)
 
 
 def _path(along: Along, points: list[PathPoint], problem: Problem, test: Queries | None) -> Path:
-    target = problem.target if test is None else test
-    kind = "test" if test is not None else "training" if target is problem.queries else "validation"
-    noun = "query" if target.n_queries == 1 else "queries"
-    measured_on = f"{target.n_queries} {kind} {noun}"
-    return Path(along, tuple(points), repr(problem.constraint), measured_on, target.groups)
+    measured_on = problem.where
+    if test is not None:
+        measured_on = f"{test.n_queries:,} test {'query' if test.n_queries == 1 else 'queries'}"
+    groups = problem.target.groups
+    return Path(along, tuple(points), repr(problem.constraint), measured_on, groups)
 
 
 def read_values(values: Any, along: str) -> list[float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from pairity._utils.json_codec import Entry, build
+from pairity._utils.json_codec import Entry, build, to_plain
 from pairity._utils.model_folder import read_model
 from pairity.exceptions import InputError
 from pairity.rankers._estimators import restore_features
@@ -13,11 +13,13 @@ from pairity.rankers.adapters import ranker_class
 from pairity.reweighting.checkpoints import require_shapes
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.manifest import KNOWN_OBJECTS, NOT_SETTINGS, SavedModel
+from pairity.reweighting.outcomes import FitOutcome, Outcome
 from pairity.reweighting.weights import PairWeights
 
 # Names of format 1, and what they are called now. `load` translates them before it reads anything.
 FORMAT_1_SETTINGS = {"pairs": "enumeration"}  # parameters of FairRanker
 FORMAT_1_ROUND = {"violation": "delta", "worst": "violation"}  # keys of a round
+_ABSENT = to_plain(FitOutcome(Outcome.NO_ROUNDS))  # what format 1 does not record of an outcome
 FORMAT_1_RANKERS: dict[str, tuple[str, dict[str, str]]] = {  # rankers and their parameters
     "NewtonRanker": ("RegressorRanker", {"regressor": "estimator"}),
     "TorchRanker": ("TorchRanker", {"module": "estimator"}),
@@ -102,8 +104,11 @@ def _translate_format_1(manifest: Entry) -> None:
         if model.values["settings"].get("weighting") == "indicator":
             model.values["settings"]["weighting"] = "paper"
         model.values["mirrored_weights"] = None
+        model.values["settings"]["max_loss"] = None
+        model.values["outcome"] = {**_ABSENT, "kind": model.values.get("outcome")}
         rounds = model.read("history", tuple[dict[str, Any], ...])
-        model.values["history"] = [_rename(values, FORMAT_1_ROUND) for values in rounds]
+        unknown = {"utility": None, "noise_floor": None, "error": None, "usable": True}
+        model.values["history"] = [{**_rename(r, FORMAT_1_ROUND), **unknown} for r in rounds]
 
 
 def _rename(values: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:

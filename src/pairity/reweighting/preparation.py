@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,21 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from pairity._utils.json_codec import require_stored
-from pairity._utils.validation import is_real, require_count, require_number
+from pairity._utils.validation import (
+    is_real,
+    require_choice,
+    require_count,
+    require_number,
+    show,
+)
 from pairity.constraints import Constraint, as_constraint
-from pairity.data.checks import require_features, require_groups, require_preferences
+from pairity.data.checks import (
+    has_preferences,
+    require_features,
+    require_groups,
+    require_preferences,
+)
+from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.sources import client_of, errors_about, open_queries, queries_type, read_alike
 from pairity.exceptions import InputError
 from pairity.rankers._estimators import require_spreads, require_streams
@@ -21,12 +34,15 @@ from pairity.reweighting.algorithm import Solution, Trace, interleave, retrain
 from pairity.reweighting.checkpoints import Checkpoint
 from pairity.reweighting.interleaving import as_schedule
 from pairity.reweighting.manifest import encode_settings
-from pairity.reweighting.problem import Problem
+from pairity.reweighting.problem import Fold, Problem, make_folds
 from pairity.reweighting.solvers import Solver, as_solver
 from pairity.reweighting.weights import as_weighting
 
 # Parameters on which a single round does not depend, or that a checkpoint records in another form.
 _NOT_IN_CHECKPOINTS = ("ranker", "checkpoint", "max_rounds", "progress", "validation")
+
+
+_FEWEST_QUERIES = 4  # for folds by default
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +78,8 @@ class Setup:
         constraint = as_constraint(model.constraint)
         schedule = as_schedule(model.schedule, ranker, model.solver, fit_params)
         distributed = queries_type(columns).distributed
-        if distributed and model.validation is not None and model.schedule == "auto":
+        apart = model.validation is not None and not isinstance(model.validation, str)
+        if distributed and apart and model.schedule == "auto":
             schedule = "retrain"  # a worker knows the scores of its own training queries only
         if distributed:
             require_spreads(ranker)
@@ -76,6 +93,11 @@ class Setup:
         solver = as_solver(model.solver)
         weighting = as_weighting(model.weighting, model.enumeration, ranker)
         return cls(model, columns, fit_params, ranker, constraint, solver, schedule, weighting)
+
+    @property
+    def utility(self) -> str:
+        """The metric that `max_loss` limits."""
+        return read_max_loss(self.model.max_loss)[0]
 
     @property
     def raw(self) -> bool:
@@ -96,29 +118,54 @@ class Setup:
             require_streams(self.ranker, queries.X)
             yield queries
 
-    def problem(self, queries: Any, split: Callable[..., tuple[Any, Any]]) -> Problem:
-        """The problem that `fit` solves on these queries.
-
-        Parameters
-        ----------
-        split : callable, from a share and a random state to training and held-out queries
-        """
+    def problem(self, queries: Any) -> Problem:
+        """The problem that `fit` solves on these queries."""
         require_groups(queries)
-        train, measured_on, validation = queries, None, self.model.validation
-        if is_real(validation):
-            train, measured_on = split(float(validation), self.model.random_state)
-            queries.release()  # workers need not keep the rows twice
-        elif validation is not None:
-            with errors_about("validation"):
-                measured_on = read_alike(validation, queries, raw=self.raw)
-        self.check(train)
+        self.check(queries)
+        measured_on, folds = self._held_out(queries)
         if measured_on is not None:
             with errors_about("the validation queries"):
                 self.check(measured_on)
         return Problem(
-            train, self.ranker, self.constraint, measured_on,
-            self.model.enumeration, self.weighting, self.fit_params,
+            queries, self.ranker, self.constraint, measured_on, self.model.enumeration,
+            self.weighting, self.fit_params, folds, self.utility,
         )  # fmt: skip
+
+    def _held_out(self, queries: Any) -> tuple[Any, tuple[Fold, ...]]:
+        """The queries to measure on, None for all, and the folds to train on instead of all."""
+        validation, seed = self.model.validation, copy.deepcopy(self.model.random_state)
+        seed = 0 if seed is None else seed
+        if isinstance(validation, str):  # "auto"
+            return None, self._automatic_folds(queries, seed)
+        if validation is None:
+            return None, ()
+        if not is_real(validation):
+            with errors_about("validation"):
+                return read_alike(validation, queries, raw=self.raw), ()
+        if not validation >= 2:  # a share, or NaN
+            train, held_out = queries.split(float(validation), seed)
+            with errors_about("the queries that are not held out"):
+                require_preferences(train)
+            return held_out, (Fold(train, held_out),)
+        if queries.distributed:
+            raise InputError(
+                f"validation={validation!r} asks for folds, which Dask collections do not have. "
+                "Pass a share of the queries, such as 0.2."
+            )
+        folds = make_folds(queries, require_count(validation, "validation", least=2), seed)
+        for fold in folds:
+            with errors_about(f"the training queries of one of {len(folds)} folds"):
+                require_preferences(fold.train)
+        return None, folds
+
+    def _automatic_folds(self, queries: Any, seed: Any) -> tuple[Fold, ...]:
+        """Two folds if the ranker may memorise and the data allow it, and otherwise none."""
+        too_large = queries.distributed or isinstance(queries.X, ParquetFeatures)
+        able = getattr(self.ranker, "memorises", False) and self.model.max_rounds > 0
+        if not able or too_large or queries.n_queries < _FEWEST_QUERIES:
+            return ()
+        folds = make_folds(queries, 2, seed)
+        return folds if all(has_preferences(fold.train) for fold in folds) else ()
 
     def check(self, queries: Any) -> None:
         """Refuse queries without a preference, or that the constraint cannot be measured on."""
@@ -129,16 +176,18 @@ class Setup:
         """The folder in which rounds are stored, together with all that they depend on."""
         if self.model.checkpoint is None:
             return None
-        validation = problem.measured_on
+        held_out = problem.folds or ([] if problem.measured_on is None else [problem.target])
+        digests = [part.held_out if isinstance(part, Fold) else part for part in held_out]
         settings = {
             "data": digest,
             "equal_queries": problem.queries.equal_queries,
             "ranker": [type(self.ranker).__name__, self.ranker._encode_settings()],
             **encode_settings(self.model, _NOT_IN_CHECKPOINTS),
             "schedule": self.schedule,
-            "validation": None if validation is None else validation.digest(),
+            "validation": [part.digest() for part in digests],
         }
-        return Checkpoint(self.model.checkpoint, settings, problem.queries.n_groups, self.ranker)
+        n_groups, n_folds = problem.queries.n_groups, len(problem.folds)
+        return Checkpoint(self.model.checkpoint, settings, n_groups, self.ranker, n_folds)
 
     def solve(self, problem: Problem, trace: Trace) -> Solution:
         """Run Algorithm 1 by the schedule."""
@@ -149,8 +198,14 @@ class Setup:
 
 def _check_parameters(model: Any) -> None:
     require_stored(model)
-    require_number(model.tolerance, "tolerance")
+    if isinstance(model.tolerance, str):
+        require_choice("tolerance", model.tolerance, ("auto",))
+    else:
+        require_number(model.tolerance, "tolerance")
     require_count(model.max_rounds, "max_rounds", least=0)
+    if isinstance(model.validation, str):
+        require_choice("validation", model.validation, ("auto",))
+    read_max_loss(model.max_loss)
     try:
         check_random_state(model.random_state)
     except ValueError as error:
@@ -158,6 +213,23 @@ def _check_parameters(model: Any) -> None:
             "random_state must be a whole number, a NumPy RandomState or None "
             f"(got {model.random_state!r})."
         ) from error
+
+
+def read_max_loss(max_loss: Any) -> tuple[str, float | None]:
+    """Check `max_loss`; return the metric that it limits, and by how much that may fall."""
+    if max_loss is None:
+        return "auc", None
+    metric, loss = "auc", max_loss
+    if isinstance(max_loss, Mapping) and len(max_loss) == 1:
+        ((metric, loss),) = max_loss.items()
+    name, _, k = str(metric).partition("@")
+    known = metric == "auc" or (name == "ndcg" and k.isdecimal() and int(k) > 0)
+    if not known or not is_real(loss) or not 0.0 <= loss < 1.0:
+        raise InputError(
+            f"max_loss is {show(max_loss)}. Pass how much AUC may be lost, such as 0.02, or a "
+            "metric with its loss, such as {'ndcg@10': 0.02}; losses are from 0 up to below 1."
+        )
+    return str(metric), float(loss)
 
 
 def _require_totals(constraint: Constraint) -> None:

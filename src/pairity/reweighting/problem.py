@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from pairity._utils.typing import Array
-from pairity.constraints import Constraint, Contrasts, PairwiseConstraint, largest_gap
+from pairity.constraints import (
+    Constraint,
+    Contrasts,
+    Noise,
+    PairwiseConstraint,
+    largest_gap,
+    noise_of,
+)
 from pairity.data.queries import Queries
+from pairity.data.splits import query_folds
 from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
+from pairity.metrics.utility import ndcg
 from pairity.pairs.cells import mean_auc
 from pairity.rankers.base import Ranker
-from pairity.reweighting.interleaving import DualAscent
+from pairity.reweighting.interleaving import DualAscent, mean_multipliers
 from pairity.reweighting.weights import Weigher, make_weigher
 
 # The response to λ is estimated on about this many items and entries of X, for speed.
@@ -30,12 +40,49 @@ _SAMPLE_ENTRIES = 4_000_000
 class Trained(NamedTuple):
     """A fitted ranker, the multipliers that it was trained with, and its measurements."""
 
-    model: Any
+    model: Any  # a ranker, or a tuple with one for each fold
     lambda_: Array
+    measured: Measured
+    seconds: float  # for training and measuring
+
+
+class Measured(NamedTuple):
+    """The measurements of scores; see `Round`."""
+
     delta: Array
     violation: float
     auc: float
-    seconds: float  # for training and measuring
+    utility: float
+    noise_floor: float
+    error: float
+
+
+class Fold(NamedTuple):
+    """Queries to train on, and others on which the ranker is then measured.
+
+    Attributes
+    ----------
+    train, held_out : Queries
+    rows : int array or None
+        The rows of the held-out items among all items that are measured on; None if they are all.
+    """
+
+    train: Any
+    held_out: Any
+    rows: NDArray[np.int64] | None = None
+
+
+def make_folds(queries: Queries, n_folds: int, random_state: Any) -> tuple[Fold, ...]:
+    """Folds by query: each holds out some queries, and every query is held out once."""
+    numbers = query_folds(queries.n_queries, n_folds, random_state)
+    parts = [queries.take(fold) for fold in numbers]
+    if n_folds == 2:  # the second part is also what remains without the first
+        others = parts[::-1]
+    else:
+        everything = np.arange(queries.n_queries)
+        others = [queries.take(np.setdiff1d(everything, fold)) for fold in numbers]
+    rows = [np.flatnonzero(np.isin(queries.query, fold)) for fold in numbers]
+    return tuple(Fold(*fold) for fold in zip(others, parts, rows, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +102,11 @@ class Problem:
     weighting : {"reversible", "exponential", "paper", "closed-form"}
     fit_params : mapping
         Keyword arguments of every fit of the ranker, such as an engine's evaluation sets.
+    folds : tuple of Fold
+        If there are any, each training trains one ranker per fold, and measures every held-out
+        item by the ranker that did not train on it. `complete` then trains on all queries.
+    utility : str
+        The metric that `Round.utility` records: "auc", or "ndcg@k".
     """
 
     queries: Queries
@@ -64,11 +116,34 @@ class Problem:
     enumeration: str = "preference"
     weighting: str = "reversible"
     fit_params: Mapping[str, Any] = field(default_factory=dict)
+    folds: tuple[Fold, ...] = ()
+    utility: str = "auc"
+    _noise: list[Noise] = field(default_factory=list, init=False)
 
     @property
     def target(self) -> Queries:
         """The queries on which delta and AUC are measured."""
         return self.queries if self.measured_on is None else self.measured_on
+
+    @property
+    def on_training(self) -> bool:
+        """Whether rankers are measured on the queries that they were trained on."""
+        return self.measured_on is None and not self.folds
+
+    @property
+    def where(self) -> str:
+        """The queries that are measured on, in words."""
+        n = self.target.n_queries
+        noun = "query" if n == 1 else "queries"
+        if self.on_training:
+            return f"{n:,} training {noun}"
+        if self.measured_on is None:
+            return f"{n:,} {noun} out of fold"
+        return f"{n:,} {'held-out' if self.folds else 'validation'} {noun}"
+
+    def measured_elsewhere(self, queries: Queries) -> Problem:
+        """The same training on all queries, measured on other queries."""
+        return replace(self, measured_on=queries, folds=())
 
     @cached_property
     def unranked(self) -> Array:
@@ -94,56 +169,124 @@ class Problem:
         shape = self.unranked.shape
         return make_weigher(self.constraint, self.queries, shape, self.enumeration, self.weighting)
 
+    # --- training --------------------------------------------------------------------------------
+
     def train(self, lambda_: Array, previous: Any, label: str) -> Trained:
         """Train a new ranker with the weights of λ, h = H(data, W), and measure it.
 
         Parameters
         ----------
-        previous : a fitted ranker to start from, or None
+        previous : the model of another training to start from, or None
         label : str
             Where this training belongs, for the message of a failure, such as "in round 3".
         """
+        start = time.perf_counter()
+        if self.folds:
+            before = previous if isinstance(previous, tuple) else [None] * len(self.folds)
+            parts = [fold.train for fold in self.folds]
+            model: Any = tuple(
+                self._fit(part, lambda_, model, label)
+                for part, model in zip(parts, before, strict=True)
+            )
+        else:
+            model = self._fit(self.queries, lambda_, previous, label)
+        return self._trained(model, lambda_, label, start)
 
-        def fit(ranker: Any) -> Array:
-            table = self.weigher.table(lambda_)
-            ranker.fit_pairs(self.queries, table, previous=previous, **self.fit_params)
-            return lambda_
-
-        return self._train(fit, lambda_, label)
+    def complete(self, model: Any, lambda_: Array) -> Any:
+        """Return the ranker of a training; with folds, train it on all queries."""
+        if not isinstance(model, tuple):
+            return model
+        return self._fit(self.queries, lambda_, model[0], "on all queries, after the last round")
 
     def train_following(self, lambda_: Array, label: str) -> Trained:
-        """As `train`, in one run during which λ moves, beginning at `lambda_`."""
+        """As `train`, in one run during which λ moves, beginning at `lambda_`.
 
-        def fit(ranker: Any) -> Array:
-            table, scale = self.weigher.table, self.weigher.scale
-            ascent = DualAscent(self.constraint, self.target, table, lambda_, scale)
-            measured_on = self.measured_on
-            ranker.fit_following(self.queries, ascent, measured_on=measured_on, **self.fit_params)
-            return ascent.lambda_
-
-        return self._train(fit, lambda_, label)
-
-    def _train(self, fit: Callable[[Any], Array], lambda_: Array, label: str) -> Trained:
+        With folds there is one run for each, and then a run on all queries, during which λ is the
+        mean of what it was in the folds. That run's ranker is the model.
+        """
         start = time.perf_counter()
+        if not self.folds:
+            ascent = self._ascent(self.target, lambda_)
+            model = self._follow(self.queries, ascent, self.measured_on, label)
+            return self._trained(model, ascent.lambda_, label, start)
+        ascents = [self._ascent(fold.held_out, lambda_) for fold in self.folds]
+        models = tuple(
+            self._follow(fold.train, ascent, fold.held_out, label)
+            for fold, ascent in zip(self.folds, ascents, strict=True)
+        )
+        final = mean_multipliers(ascents, -1)
+        trained = self._trained(models, final, label, start)
+
+        def follow(n_trees: int, *_: Any) -> Array:
+            return self.weigher.table(mean_multipliers(ascents, n_trees))
+
+        return trained._replace(model=self._follow(self.queries, follow, None, label))
+
+    def _ascent(self, queries: Any, lambda_: Array) -> DualAscent:
+        return DualAscent(self.constraint, queries, self.weigher, lambda_)
+
+    def _fit(self, queries: Any, lambda_: Array, previous: Any, label: str) -> Any:
         ranker = clone(self.ranker, safe=False)
         with _naming_failures(ranker, label, lambda_):
-            final = fit(ranker)
-            scores = self.scores(ranker)
-        return Trained(ranker, final, *self.measure(scores), time.perf_counter() - start)
+            table = self.weigher.table(lambda_)
+            ranker.fit_pairs(queries, table, previous=previous, **self.fit_params)
+        return ranker
+
+    def _follow(self, queries: Any, follow: Any, measured_on: Any, label: str) -> Any:
+        ranker = clone(self.ranker, safe=False)
+        with _naming_failures(ranker, label, None):
+            ranker.fit_following(queries, follow, measured_on=measured_on, **self.fit_params)
+        return ranker
+
+    # --- measuring -------------------------------------------------------------------------------
+
+    def _trained(self, model: Any, lambda_: Array, label: str, start: float) -> Trained:
+        with _naming_failures(self.ranker, label, lambda_):
+            scores = self.scores(model)
+        return Trained(model, lambda_, self.measure(scores), time.perf_counter() - start)
 
     def scores(self, model: Any) -> Array:
         """The scores of the queries that are measured on."""
-        return self.target.each(partial(scores_of, model))
+        if not isinstance(model, tuple):
+            return self.target.each(partial(scores_of, model))
+        scores = np.empty(0)
+        for fold, ranker in zip(self.folds, model, strict=True):
+            part: Array = fold.held_out.each(partial(scores_of, ranker))
+            if fold.rows is None:
+                return part
+            scores = scores if len(scores) else np.empty(self.target.n_items)
+            scores[fold.rows] = part
+        return scores
 
-    def measure(self, scores: Array) -> tuple[Array, float, float]:
-        """Delta, violation and AUC of scores of the queries that are measured on."""
+    def measure(self, scores: Array) -> Measured:
+        """Measure scores of the queries that are measured on.
+
+        The noise is computed for the first scores only: it hardly depends on the ranker.
+        """
         delta = self.constraint.delta(self.target, scores)
         if not np.isfinite(delta[np.isfinite(self.unranked)]).all():
             raise ConstraintError(
                 f"{self.constraint!r} compares other entries for these scores than for equal "
                 "scores. Return NaN only where the data have nothing to compare for any scores."
             )
-        return delta, largest_gap(delta), mean_auc(self.target, scores)
+        if not self._noise:
+            self._noise.append(noise_of(self.constraint, self.target, scores))
+        noise, auc = self._noise[0], mean_auc(self.target, scores)
+        largest = int(np.argmax(np.abs(Contrasts.of(delta).gaps(delta))))
+        error = float(np.sqrt(noise.covariance[largest, largest]))
+        utility = auc if self.utility == "auc" else self._ndcg(scores)
+        return Measured(delta, largest_gap(delta), auc, utility, noise.floor, error)
+
+    def _ndcg(self, scores: Array) -> float:
+        k = int(self.utility.removeprefix("ndcg@"))
+        totals = self.target.total(partial(_ndcg_totals, k), scores)
+        return float(totals[0] / totals[1]) if totals[1] else float("nan")
+
+
+def _ndcg_totals(k: int, queries: Queries, scores: Array) -> Array:
+    """The sum of NDCG@k over queries, and the number of queries that define it."""
+    values = ndcg(queries, scores, k=k)
+    return np.array([np.nansum(values), np.count_nonzero(~np.isnan(values))], dtype=np.float64)
 
 
 def _equal_scores(queries: Queries) -> Array:
@@ -168,15 +311,17 @@ def scores_of(model: Any, queries: Queries) -> Array:
 
 
 @contextmanager
-def _naming_failures(ranker: Any, label: str, lambda_: Array) -> Iterator[None]:
+def _naming_failures(ranker: Any, label: str, lambda_: Array | None) -> Iterator[None]:
     """Report the failure of a ranker with its place and λ; pairity's own errors are unchanged."""
     try:
         yield
     except (PairityError, MemoryError):
         raise
     except Exception as error:
-        multipliers = np.array2string(lambda_, precision=4, separator=", ").replace("\n", "")
+        multipliers = ""
+        if lambda_ is not None:
+            shown = np.array2string(lambda_, precision=4, separator=", ").replace("\n", "")
+            multipliers = f", with lambda = {shown}"
         raise TrainingError(
-            f"{type(ranker).__name__} failed {label}, with lambda = {multipliers}: "
-            f"{type(error).__name__}: {error}"
+            f"{type(ranker).__name__} failed {label}{multipliers}: {type(error).__name__}: {error}"
         ) from error

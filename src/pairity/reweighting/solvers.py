@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 # Computes a `pairity.reweighting.response.Foresight` around λ, if the ranker can.
 Foresee = Callable[[], Any] | None
 
-_DECIMALS = 12  # of an exponent; further digits depend only on the order of summation
-
-
-def settle(lambda_: Array, scale: Array) -> Array:
-    """Limit λ to `FARTHEST` and round it.
-
-    When violations are added up on several machines, those of equal scores differ by rounding.
-    The exponents are rounded so that the weights, and with them the trees of a booster, do not.
-    """
-    exponent = np.divide(lambda_, scale, out=np.zeros(lambda_.shape), where=scale > 0)
-    return np.asarray(np.clip(exponent, -FARTHEST, FARTHEST).round(_DECIMALS) * scale)
-
 
 class Solver(Protocol):
     """Moves λ: `start` begins a run, `step` answers one round."""

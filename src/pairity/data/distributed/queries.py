@@ -7,12 +7,10 @@ their workers.
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from numbers import Integral
 from operator import attrgetter
 from typing import Any, ClassVar
 
@@ -196,26 +194,6 @@ class DaskQueries(Cache):
         name = drawn.tobytes().hex()
         rest = self._take([~mask for mask in masks], f"without {name}")
         return rest, self._take(masks, f"only {name}")
-
-    def split_again(
-        self, fraction: float, random_state: Any, trained_on: Any
-    ) -> tuple[DaskQueries, DaskQueries]:
-        """The split of an earlier fit, drawn again with the same seed."""
-        del trained_on  # models keep no ids of queries on workers
-        if not isinstance(random_state, Integral):
-            raise InputError(
-                f"random_state is {random_state!r}, which does not determine the queries that were "
-                "held out on the workers. Fit with a whole number as random_state."
-            )
-        return self.split(fraction, random_state)
-
-    def view(self) -> DaskQueries:
-        """A copy that shares the rows on the workers and the cache."""
-        return copy.copy(self)
-
-    def release(self) -> None:
-        """Allow workers to drop the rows, after a split."""
-        self.shares = []
 
     def training_record(self, source: Any) -> None:
         """Nothing: a fitted model does not keep training queries of workers."""
