@@ -128,8 +128,8 @@ def test_interrupted(place, tmp_path):
 
 def test_an_interrupted_fit_is_not_saved(place, tmp_path, monkeypatch, capsys):
     """FairRanker keeps the best round so far; the command does not pass it off as the result."""
-    from pairity.reweighting.outcomes import FitOutcome, Outcome
     from pairity.reweighting.fair_ranker import FairRanker
+    from pairity.reweighting.outcomes import FitOutcome, Outcome
 
     fit = FairRanker.fit
 

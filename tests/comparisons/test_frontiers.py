@@ -332,7 +332,7 @@ def test_methods_in_every_shape():
 def test_what_was_warned_of_is_noted():
     model = FairRanker(max_rounds=1, tolerance=0.0)
     made = sweep(model, QUERIES, n_resamples=0)  # warnings are errors here
-    assert "The tolerance is 0." in made.runs[0].notes[0]
+    assert "the tolerance is 0;" in made.runs[0].notes[0]
     assert made.rows()[0]["notes"] == made.runs[0].notes[0]
     with pytest.warns(TargetNotReachedWarning):
         model.fit(**QUERIES)

@@ -54,7 +54,8 @@ def engine(request):
 
 
 def fair(engine, constraint="inter", *, loss=None, params=None, **options):
-    options = {"tolerance": 0.03, "max_rounds": 10, "schedule": "retrain", **options}
+    defaults = {"tolerance": 0.03, "max_rounds": 10, "schedule": "retrain", "validation": None}
+    options = {**defaults, **options}
     return FairRanker(
         engine.adapter(engine.model(**params or {}), loss=loss), constraint, **options
     )
@@ -525,7 +526,9 @@ def test_rounds_of_a_fair_ranker_keep_the_number_of_trees(engine):
             return self
 
     ranker = Kept(engine.model(n_estimators=60, **stopping(engine, 3)))
-    model = FairRanker(ranker, "statistical", tolerance=0.0, max_rounds=3, progress=False)
+    model = FairRanker(
+        ranker, "statistical", tolerance=0.0, max_rounds=3, progress=False, validation=None
+    )
     with pytest.warns(TargetNotReachedWarning):
         model.fit(**DATA, **eval_sets(HELD))
     assert len(seen) > 1

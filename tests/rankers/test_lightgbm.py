@@ -185,7 +185,7 @@ def test_every_round_has_the_same_seed():
 
     ranker = model(**BAGGING, random_state=state)
     with pytest.warns(TargetNotReachedWarning):
-        FairRanker(ranker, max_rounds=2, tolerance=0.0, schedule="retrain").fit(
+        FairRanker(ranker, max_rounds=2, tolerance=0.0, schedule="retrain", validation=None).fit(
             **DATA, callbacks=[note]
         )
     assert len(seeds) == 24
@@ -297,7 +297,9 @@ def test_callbacks_see_every_round_and_start_afresh():
         lgb.early_stopping(2, verbose=False), lgb.record_evaluation(recorded),
         lambda env: seen.append(env.iteration),
     ]  # fmt: skip
-    fair = FairRanker(model(n_estimators=40), max_rounds=2, tolerance=0.0, schedule="retrain")
+    fair = FairRanker(
+        model(n_estimators=40), max_rounds=2, tolerance=0.0, schedule="retrain", validation=None
+    )
     with pytest.warns(TargetNotReachedWarning):
         fair.fit(**DATA, **SETS, callbacks=callbacks)
     assert seen.count(0) == 3
@@ -331,7 +333,7 @@ def test_an_interruption_in_a_callback():
         if len(seen) == 20:  # in the third of the rounds of eight trees
             raise KeyboardInterrupt
 
-    fair = FairRanker(model(), tolerance=0.0, schedule="retrain")
+    fair = FairRanker(model(), tolerance=0.0, schedule="retrain", validation=None)
     with pytest.warns(TargetNotReachedWarning, match="interrupted"):
         fair.fit(**DATA, callbacks=[callback])
     assert fair.outcome_.kind is Outcome.INTERRUPTED

@@ -10,9 +10,11 @@ import pytest
 
 from pairity import FairRanker, LinearRanker, load
 from pairity.exceptions import TargetNotReachedWarning
-from support.clusters import FEATURES, OPTIONS, columns, dask, engines
+from support import clusters
+from support.clusters import FEATURES, columns, dask, engines
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask and of the engines
+OPTIONS = {**clusters.OPTIONS, "validation": None}  # as on workers by default
 
 
 @pytest.mark.parametrize(

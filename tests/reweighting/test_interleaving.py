@@ -9,8 +9,8 @@ from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import TargetNotReachedWarning
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.rankers.xgboost import XGBoostRanker
-from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.interleaving import DualAscent, as_schedule
+from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.solvers import PlainStep
 from pairity.reweighting.weights import FARTHEST, MOST, Weigher
 

@@ -5,7 +5,7 @@ Train the plain and the reweighted ranker; audit both on held-out queries.
   pairity train jobs.csv --label hired --query search_id --group gender --output model
   pairity train jobs.csv --label hired --query search_id --group gender --output model \
       --ranker lightgbm --set n_estimators=100 --set num_leaves=15 \
-      --constraint inter --tolerance 0.02 --validation 0.2
+      --constraint inter --tolerance 0.02 --max-loss 0.03
 
 A share of the queries is held out (--test), and both rankers are audited on it. The folder holds
 the model, which `pairity predict` reads, and report.html, the page about it. The exit status is 1
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,12 +42,17 @@ def add_to(parser: Any) -> None:
     option("--output DIR", "the folder of the model; a model in it is replaced", required=True)
     add_ranker(parser)
     options.add_constraint(parser)
-    option("--tolerance X", "the largest violation to accept on training queries", default=0.01)
+    tolerance = "the largest violation to accept; 'auto' is the noise floor of the queries"
+    option("--tolerance X", tolerance, type=_number_or("auto"), default=0.01)
     validation = (
-        "measure that violation on this share of the training queries instead, and train on the "
-        "rest: for rankers that can memorise, such as boosted trees"
+        "where that violation is measured: on this share of the training queries, held out; out of "
+        "fold, with this number of folds; on the training queries ('none'); or 'auto', two folds "
+        "for rankers that can memorise, such as boosted trees, and otherwise the training queries. "
+        "The model that is saved is trained on all of them"
     )
-    option("--validation SHARE", validation, type=float)
+    option("--validation SHARE|FOLDS", validation, type=_number_or("auto", "none"), default="auto")
+    loss = "the largest loss of AUC (or of 'ndcg@10', as ndcg@10=0.02) to accept in training"
+    option("--max-loss X", loss, type=_read_loss)
     weight = (
         "a column with the weight of each query, or `equal`: the training pairs of every query "
         "have the same total weight, so that long lists do not dominate (if a column is called "
@@ -61,6 +67,27 @@ def add_to(parser: Any) -> None:
     options.add_seed(parser, "the seed of the split and of the ranker")
     add_cluster(parser, f"{SENT}. The report then shows audits only")
     options.add_output(parser)
+
+
+def _number_or(*words: str) -> Callable[[str], Any]:
+    """Make a function that reads one of some words, a whole number or a number; none is None."""
+
+    def read(text: str) -> Any:
+        if text in words:
+            return None if text == "none" else text
+        try:
+            return int(text) if text.isascii() and text.isdigit() else float(text)
+        except ValueError as error:
+            others = "".join(f" or {word!r}" for word in words)
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number{others}") from error
+
+    return read
+
+
+def _read_loss(text: str) -> Any:
+    metric, _, loss = text.rpartition("=")
+    value = _number_or()(loss)
+    return {metric: value} if metric else value
 
 
 class _Result(NamedTuple):
@@ -86,11 +113,10 @@ def run(args: argparse.Namespace) -> int:
     result = _train(args, lazy)
     files = {}
     if not args.no_report:
-        aim = {"constraint": args.constraint, "tolerance": args.tolerance}
+        aim = {"constraint": args.constraint, "tolerance": result.fair.outcome_.tolerance}
         audits = list(result.audits.values())
         report = pairity.Report(audits, **aim) if lazy else _make_report(result, args)
         files = _report_files(args, report)
-    result.fair.set_params(validation=args.validation)
     result.fair.save(args.output, also=files)
     _print(result, PAGE in files, args)
     return 0 if result.fair.outcome_.reached else 1
@@ -103,7 +129,9 @@ def _train(args: argparse.Namespace, lazy: bool) -> _Result:
     rankers = [make_ranker(args.ranker, args.set, args.seed) for _ in range(2)]
     make = partial(pairity.FairRanker, constraint=args.constraint, random_state=args.seed)
     plain = make(rankers[0], max_rounds=0, schedule="retrain", progress=False)
-    stop = {"tolerance": args.tolerance, "validation": args.validation}
+    stop = {
+        "tolerance": args.tolerance, "validation": args.validation, "max_loss": args.max_loss,
+    }  # fmt: skip
     fair = make(rankers[1], progress=options.progress_setting(args), **stop)
     table = options.open_table(args, lazy=lazy)
     with cluster(args) as client, warnings.catch_warnings():
@@ -154,9 +182,6 @@ def _make_report(result: _Result, args: argparse.Namespace) -> pairity.Report:
     import numpy as np
 
     queries, train, test = result.queries, result.train, result.test
-    if options.has_workers(args) and args.validation is not None:
-        train, validation = train.split(args.validation, args.seed)  # as the workers did
-        result.fair.set_params(validation=validation)
     is_test = np.isin(queries.query_ids, test.query_ids)[queries.query]
     return pairity.Report.of(
         result.plain,

@@ -132,7 +132,7 @@ def collect(
     """
     given = {name: value for name, value in options.items() if value is not None}
     if model is not None:
-        given = {"constraint": model.constraint, "tolerance": float(model.tolerance), **given}
+        given = {"constraint": model.constraint, "tolerance": model.outcome_.tolerance, **given}
     chosen = Options(**given)
     scored = {name: _as_scored(name, ranker) for name, ranker in rankers.items()}
     names = list(scored)

@@ -16,6 +16,7 @@ import numpy as np
 
 from pairity._utils.typing import Array
 from pairity.rankers._products import one_blas_thread
+from pairity.reweighting.limits import limits_of
 from pairity.reweighting.outcomes import NAN, FitOutcome, Outcome
 from pairity.reweighting.problem import Problem, Trained
 from pairity.reweighting.response import foresight
@@ -76,6 +77,9 @@ class Solution:
 # Violations that differ by less than this share are equally good: the smaller multipliers are kept.
 _EQUAL = 0.02
 _N_SHARES = 4  # of the λ of an interleaved run, tried where it loses more than `max_loss`
+_NOT_REACHED = (
+    Outcome.UNREACHABLE, Outcome.ROUNDS_EXHAUSTED, Outcome.WITHIN_NOISE, Outcome.LIMITED_BY_LOSS,
+)  # fmt: skip
 _DEFAULT_TOLERANCE = 0.01  # for "auto", where the noise floor is not known
 
 
@@ -218,17 +222,21 @@ class Trace:
         if problem.folds:
             own = replace(problem, measured_on=None, folds=())
             training = own.measure(own.scores(model)).violation
+        kind = self._kind(self.ending, best)
+        limits: tuple[str, ...] = ()
+        if kind in _NOT_REACHED:
+            limits = limits_of(problem, best, self.limit)
         outcome = FitOutcome(
-            self._kind(self.ending, best), problem.where, best.violation, best.noise_floor,
+            kind, problem.where, best.violation, best.noise_floor,
             NAN if problem.on_training else best.error, self.limit,
-            NAN if plain is None else plain.violation, training,
+            NAN if plain is None else plain.violation, training, limits,
         )  # fmt: skip
         table = problem.weigher.table(best.lambda_)
         return Solution(tuple(self.rounds), best, model, table, outcome)
 
     def _kind(self, ending: Outcome, best: Round) -> Outcome:
         """Why the fit ended, where the last round alone does not tell."""
-        if ending in (Outcome.UNREACHABLE, Outcome.ROUNDS_EXHAUSTED):
+        if ending in _NOT_REACHED:
             if self.max_loss is not None and not all(round_.usable for round_ in self.rounds):
                 return Outcome.LIMITED_BY_LOSS
             if best.violation <= best.noise_floor:

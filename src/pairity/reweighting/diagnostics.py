@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
-
-from pairity._utils.typing import Array
 from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.reweighting.algorithm import Solution
 from pairity.reweighting.outcomes import Outcome
@@ -22,7 +19,7 @@ def warn_about(solution: Solution, problem: Problem) -> None:
     if outcome.kind not in (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS):
         warnings.warn(
             f"{outcome} The constraint is {problem.constraint!r}; round {best.number} of "
-            f"{solution.rounds[-1].number} was kept.{_describe_saturated(problem, best.lambda_)}",
+            f"{solution.rounds[-1].number} was kept.",
             TargetNotReachedWarning,
             stacklevel=3,
         )
@@ -36,14 +33,3 @@ def warn_about(solution: Solution, problem: Problem) -> None:
             MemorisedWarning,
             stacklevel=3,
         )
-
-
-def _describe_saturated(problem: Problem, lambda_: Array) -> str:
-    """Name the entries of λ that are at their limits."""
-    groups = problem.queries.groups
-    entries = np.argwhere(problem.weigher.saturated(lambda_))
-    if not len(entries):
-        return ""
-    named = [" preferred to ".join(repr(groups[k]) for k in entry) for entry in entries[:3]]
-    more = f" and {len(entries) - 3} more" if len(entries) > 3 else ""
-    return f" Multipliers at their limits: {', '.join(named)}{more}."

@@ -60,6 +60,8 @@ class FitOutcome:
     training_violation : float
         The violation of the final ranker on its training queries, if the violation was measured on
         others; otherwise NaN.
+    limits : tuple of str
+        If the tolerance was not reached: what was found to limit it, and what may help.
     """
 
     kind: Outcome
@@ -70,6 +72,7 @@ class FitOutcome:
     tolerance: float = NAN
     plain_violation: float = NAN
     training_violation: float = NAN
+    limits: tuple[str, ...] = ()
 
     @property
     def reached(self) -> bool:
@@ -88,4 +91,5 @@ class FitOutcome:
         )
         rest = "".join(f"; {text.format(value)}" for text, value in known if value == value)
         error = f" ± {self.error:.4f}" if self.error == self.error else ""
-        return f"{self.kind} Violation on {self.measured_on}: {self.violation:.4f}{error}{rest}."
+        reached = f"Violation on {self.measured_on}: {self.violation:.4f}{error}{rest}."
+        return " ".join((str(self.kind), reached, *self.limits))

@@ -105,7 +105,12 @@ def _translate_format_1(manifest: Entry) -> None:
             model.values["settings"]["weighting"] = "paper"
         model.values["mirrored_weights"] = None
         model.values["settings"]["max_loss"] = None
-        model.values["outcome"] = {**_ABSENT, "kind": model.values.get("outcome")}
+        model.values["outcome"] = {
+            **_ABSENT,
+            "kind": model.values.get("outcome"),
+            "violation": model.values.get("violation"),
+            "tolerance": model.values["settings"].get("tolerance"),
+        }
         rounds = model.read("history", tuple[dict[str, Any], ...])
         unknown = {"utility": None, "noise_floor": None, "error": None, "usable": True}
         model.values["history"] = [{**_rename(r, FORMAT_1_ROUND), **unknown} for r in rounds]
