@@ -240,7 +240,10 @@ def test_early_stopping_of_every_booster(booster):
 def test_callbacks_start_afresh_in_every_round(save_best):
     stop = xgb.callback.EarlyStopping(rounds=3, save_best=save_best)
     fair = FairRanker(
-        model(n_estimators=100, callbacks=[stop]), max_rounds=2, tolerance=0.0, schedule="retrain",
+        model(n_estimators=100, callbacks=[stop]),
+        max_rounds=2,
+        tolerance=0.0,
+        schedule="retrain",
         validation=None,
     )
     with pytest.warns(TargetNotReachedWarning):
