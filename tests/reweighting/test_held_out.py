@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pairity import FairRanker, LinearRanker, Outcome, Queries, StatisticalParity
+from pairity import FairRanker, LinearRanker, Outcome, PlainStep, Queries, StatisticalParity
 from pairity.constraints import as_constraint, largest_gap, noise_of
 from pairity.datasets import BiasedWorld, make_biased_ranking
-from pairity.exceptions import InputError, TargetNotReachedWarning
+from pairity.exceptions import InputError, MemorisedWarning, TargetNotReachedWarning
 from pairity.metrics.utility import ndcg
 from pairity.pairs.cells import mean_auc
 from pairity.rankers.regressor import RegressorRanker
 from pairity.reweighting.algorithm import Round, Trace
+from pairity.reweighting.limits import groups_of_largest_gap, separation
 from pairity.reweighting.problem import Measured, Trained, make_folds
 
 DATA = make_biased_ranking(
@@ -27,6 +28,7 @@ PARITY = StatisticalParity()
 def fit(ranker=None, constraint="statistical", queries=QUERIES, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TargetNotReachedWarning)
+        warnings.simplefilter("ignore", MemorisedWarning)
         return FairRanker(ranker, constraint, progress=False, **options).fit(queries)
 
 
@@ -155,7 +157,7 @@ def test_a_fit_with_folds_is_resumed(tmp_path):
 def test_networks_and_regressors_are_measured_out_of_fold():
     from sklearn.tree import DecisionTreeRegressor
 
-    tree = RegressorRanker(DecisionTreeRegressor(max_depth=3, random_state=0), n_rounds=3)
+    tree = RegressorRanker(DecisionTreeRegressor(max_depth=3, random_state=0), n_estimators=3)
     model = fit(tree, max_rounds=3, tolerance=0.0)
     assert model.outcome_.measured_on == "40 queries out of fold"
     assert model.violation_ == min(r.violation for r in model.history_ if r.usable)
@@ -279,3 +281,51 @@ def test_a_round_with_an_auc_below_a_half_is_not_usable():
     assert trace.best.number == 0
     assert isinstance(trace.rounds[1], Round)
     assert not trace.rounds[1].usable
+
+
+# --- what limits a fit ----------------------------------------------------------------------------
+
+
+def test_what_limits_a_fit_is_named():
+    model = fit(tolerance=0.0, max_rounds=3)
+    text = str(model.outcome_)
+    labels = largest_gap(PARITY.delta(QUERIES, QUERIES.y))
+    assert f"an order by the labels has a violation of {labels:.3f}" in text
+    assert "noise between 40 queries" in text
+    assert "hardly tell" not in text  # the features of this world tell the groups apart
+    assert "pairity.baselines.exposure_lp" in text
+    assert fit(tolerance=0.5).outcome_.limits == ()
+
+
+def test_features_that_do_not_tell_the_groups_apart():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(QUERIES.n_items, 3))
+    noise = Queries.from_arrays(X, DATA.y, qid=DATA.qid, sensitive_features=DATA.sensitive_features)
+    model = fit(queries=noise, tolerance=0.0, max_rounds=2, weighting="paper")
+    assert "hardly tell the groups 'group 1' and 'group 2' apart" in str(model.outcome_)
+    assert "where the law allows it" in str(model.outcome_)
+    assert 0.4 < separation(noise, 0, 1) < 0.6
+    assert separation(QUERIES, 0, 1) > 0.8
+    assert separation(QUERIES.take([0]), 0, 1) is None
+
+
+def test_weights_at_their_limits_are_named():
+    model = fit(tolerance=0.0, weighting="paper", solver=PlainStep(eta=40.0), max_rounds=2)
+    assert "Weights are at their limits for 'group " in str(model.outcome_)
+    assert "weighting='reversible' reach further" in str(model.outcome_)
+
+
+@pytest.mark.parametrize("constraint", ["statistical", "inter", "intra", "marginal"])
+def test_the_groups_of_the_largest_gap(constraint):
+    scores = np.random.default_rng(1).normal(size=QUERIES.n_items)
+    delta = as_constraint(constraint).delta(QUERIES, scores)
+    assert sorted(groups_of_largest_gap(delta)) == [0, 1]
+
+
+def test_lists_of_very_different_lengths():
+    few = (np.arange(QUERIES.n_items) % 20 < 3) | (QUERIES.query < 3)
+    columns = {"X": DATA.X, "y": DATA.y, "qid": DATA.qid}
+    kept = {name: column[few] for name, column in columns.items()}
+    queries = Queries.from_arrays(**kept, sensitive_features=DATA.sensitive_features[few])
+    model = fit(queries=queries, tolerance=0.0, max_rounds=1)
+    assert "query_weight='equal' may help" in str(model.outcome_)

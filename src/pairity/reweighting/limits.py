@@ -105,8 +105,10 @@ def separation(queries: Any, first: int, second: int) -> float | None:
     told = Queries.from_arrays(
         part.X, part.group == first, qid=part.query, sample_weight=known.astype(np.float64)
     )
+    if told.n_queries < 2:
+        return None
     halves = [told.take(np.arange(start, told.n_queries, 2)) for start in (0, 1)]
-    if told.n_queries < 2 or not all(map(has_preferences, halves)):
+    if not all(map(has_preferences, halves)):
         return None
     ranker = LinearRanker().fit_pairs(halves[0], np.ones((halves[0].n_groups,) * 2))
     return mean_auc(halves[1], ranker.predict(halves[1].X))
