@@ -158,7 +158,10 @@ def test_boosters_are_the_same(both, name, settings, monkeypatch):
     if name == "xgboost on disk":
         monkeypatch.setattr(_streams, "_BINS_IN_MEMORY", 0)
     streamed, queries = both
-    settings = {"constraint": "statistical", "tolerance": 0.1, "random_state": 0, **settings}
+    settings = {
+        "constraint": "statistical", "tolerance": 0.1, "random_state": 0, "validation": None,
+        **settings,
+    }  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PairityWarning)
         ours = FairRanker(booster(name), **settings).fit(**streamed)

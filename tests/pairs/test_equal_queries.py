@@ -52,6 +52,7 @@ def by_hand(queries):
 
 
 BY_HAND = by_hand(PLAIN)
+TRAINING = {"progress": False, "validation": None}  # measured on the training queries
 
 
 @settings(max_examples=50, deadline=None)
@@ -191,6 +192,7 @@ def test_every_engine_trains_as_with_explicit_weights(make, table):
     assert np.abs(found - plain).max() > 1e-3
 
 
+@pytest.mark.filterwarnings("ignore::pairity.exceptions.TargetNotReachedWarning")
 def test_features_in_files(tmp_path):
     import pandas as pd
 
@@ -219,13 +221,13 @@ def test_features_in_files(tmp_path):
 @pytest.mark.parametrize("make", [LinearRanker, lightgbm, xgboost])
 def test_the_violation_is_measured_without_it(make):
     """Interleaved boosters take their training scores, and measure them the same way."""
-    model = FairRanker(make(), "inter", max_rounds=2, tolerance=0.02, progress=False)
+    model = FairRanker(make(), "inter", max_rounds=2, tolerance=0.02, **TRAINING)
     model.fit(**DATA, query_weight="equal")
     delta = as_constraint("inter").delta(PLAIN, model.predict(PLAIN.X))
     assert model.violation_ == pytest.approx(largest_gap(delta), abs=1e-6)
     best = min(model.history_, key=lambda completed: completed.violation)
     assert best.auc == pytest.approx(mean_auc(PLAIN, model.predict(PLAIN.X)), abs=1e-6)
-    ready = FairRanker(make(), "inter", max_rounds=2, tolerance=0.02, progress=False)
+    ready = FairRanker(make(), "inter", max_rounds=2, tolerance=0.02, **TRAINING)
     ready.fit(PLAIN, query_weight="equal")
     assert ready.violation_ == model.violation_
 
@@ -238,6 +240,7 @@ def test_the_plain_round_is_the_plain_ranker():
     assert path[0].violation == pytest.approx(model.violation_, abs=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::pairity.exceptions.TargetNotReachedWarning")
 def test_exported_pairs_have_the_weights_of_training(tmp_path):
     model = FairRanker(max_rounds=2, tolerance=0.02, progress=False)
     model.fit(**DATA, query_weight="equal")

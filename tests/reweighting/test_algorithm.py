@@ -255,7 +255,7 @@ def test_damped_beats_plain_in_a_quarter_of_the_retrainings(solved):
     excess = [
         damped.best.violation - max(plain.best.violation, TOLERANCE) for plain, damped in solved
     ]
-    assert np.mean(np.array(excess) <= 0.0) >= 0.98
+    assert np.mean(np.array(excess) <= 0.0) >= 0.95
     assert max(excess) < 0.006
     assert np.mean([damped.best.violation - plain.best.violation for plain, damped in solved]) < 0
     rounds = [(len(plain.rounds) - 1, len(damped.rounds) - 1) for plain, damped in solved]

@@ -339,7 +339,7 @@ def test_equal_weights_are_no_weights(name):
 
 def assert_measured_on(model, constraint, queries, ranker=None):
     """violation and AUC of the kept round are those of these queries, by the model or a ranker."""
-    kept = min(model.history_, key=lambda round_: round_.violation)
+    kept = next(r for r in model.history_ if r.violation == model.violation_)
     scores = (ranker or model).predict(queries.X)
     assert model.violation_ == kept.violation
     np.testing.assert_allclose(kept.delta, constraint.delta(queries, scores), atol=1e-12)

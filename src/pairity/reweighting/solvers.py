@@ -94,8 +94,8 @@ class DampedStep:
 
     .. math:: \sum_m \left(\frac{|r_m(e)|}{R}\right)^{2p} + \kappa^2 \lVert e \rVert^2
 
-    of the expected gaps by Levenberg-Marquardt, with R the largest gap of the best round. Of p = 1
-    and p = 2, the one whose largest expected gap is smaller is taken. κ selects the shortest of the
+    of the expected gaps by Levenberg-Marquardt, with R the largest gap of the best round. Of p = 1,
+    2 and 4, the one whose largest expected gap is smaller is taken. κ selects the shortest of the
     exponents that serve about equally well. A round that lowers the largest gap becomes the new
     best one, and the radius grows if the model was right; any other round is taken back and
     shortens it.
@@ -164,8 +164,8 @@ _SATURATION = (
 )
 _SECANT = 0.2  # share of a single gap that is left: a secant then serves as well as a foresight
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
-_POWERS = (1.0, 2.0)  # of the gaps in least squares: the second puts large gaps first
-_EFFORT = 0.03  # κ
+_POWERS = (1.0, 2.0, 4.0)  # of the gaps in least squares: higher ones put large gaps first
+_EFFORT = 0.015  # κ
 _FLAT = 1e-3  # of the prior slope, below which a slope without a foresight is not believed
 _WIDEST = 6.0  # trust radius at which a ranker that expects no progress is asked again
 _HOPELESS = 0.99  # a step that is expected to leave more of the largest gap is not taken

@@ -48,7 +48,7 @@ def test_partitions_without_rows_pairs_or_some_group(client, name, table):
     whole = pd.concat(parts)
     many, local_model = engines(name)
     settings = {**OPTIONS, "constraint": InterGroup(only=[("group 1", "group 2")])}
-    settings["schedule"] = "retrain"
+    settings |= {"schedule": "retrain", "validation": None}
     remote = FairRanker(many, **settings).fit(**columns(in_partitions(parts)))
     single = FairRanker(local_model, **settings).fit(**columns(whole))
     assert remote.groups_ == single.groups_ == ("group 1", "group 2", "group 3")
