@@ -260,7 +260,7 @@ def test_weights_of_queries(made, tmp_path, capsys, weight, called, kind):
     table = table[kept].reset_index(drop=True)
     path = str(tmp_path / f"table.{kind}")
     table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path)
-    words = [*ROLES, "--quiet", "--no-report", "--tolerance", "0.08", "--query-weight", weight]
+    words = [*ROLES, "--quiet", "--no-report", "--tolerance", "0.03", "--query-weight", weight]
     status = main(["train", path, *words, "--output", str(tmp_path / "model")])
     if weight == "times" and called == "equal":
         assert status == 2
@@ -275,7 +275,7 @@ def test_weights_of_queries(made, tmp_path, capsys, weight, called, kind):
         sensitive_features=table["gender"], query_weight=table[called] if by_column else "equal",
     )  # fmt: skip
     train, _ = queries.split(0.2, 0)
-    model = FairRanker(tolerance=0.08, progress=False).fit(train)
+    model = FairRanker(tolerance=0.03, progress=False).fit(train)
     assert loaded.ranker_.coef_ == pytest.approx(model.ranker_.coef_, rel=1e-9)
     words = ["--table", path, *ROLES, "--query-weight", weight, "--quiet"]
     assert main(["weights", str(tmp_path / "model"), "--pairs", f"{tmp_path}/a.tsv", *words]) == 0

@@ -320,3 +320,14 @@ def test_weights_and_equal_together_are_refused():
         open_queries({"X": PLAIN, "sample_weight": [1], "query_weight": "equal"}),
     ):
         pass
+
+
+def test_the_ranker_foresees_how_it_responds():
+    """The response is that of the weights of training: finite differences give the same."""
+    queries, ones = PLAIN.with_equal_queries(), np.ones((2, 2))
+    ranker = LinearRanker(tol=1e-11).fit_pairs(queries, ones)
+    directions, coefficients = ranker.response(queries, ones)
+    raised = ones + 1e-4 * np.array([[0.0, 1.0], [0.0, 0.0]])
+    moved = LinearRanker(tol=1e-11).fit_pairs(queries, raised).predict(queries.X)
+    change = (moved - ranker.predict(queries.X)) / 1e-4
+    np.testing.assert_allclose(coefficients[0, 0, 1] @ directions, change, rtol=0.02, atol=1e-3)

@@ -135,7 +135,7 @@ class _Local(LinearData):
         cells = np.zeros((k, k, self.n_features))
         for part, X, scores in self._parts(coef):
             shifted = subtract_margin(part, sign * scores, self.margin)
-            factors = np.broadcast_to(part.weight_of_query[:, None, None], (part.n_queries, k, k))
+            factors = np.broadcast_to(part.training_weight[:, None, None], (part.n_queries, k, k))
             cells -= cell_products(part, shifted, factors, X)
         return cells
 

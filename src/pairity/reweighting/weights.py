@@ -27,7 +27,7 @@ WEIGHTINGS = ("reversible", "exponential", "paper", "closed-form")
 # much as an unweighted one: beyond that, a booster orders all other pairs worse for little (out of
 # fold on `star`, at a quarter of the plain violation: AUC 0.715 to 0.718 with limits from e^2 to
 # e^3, and 0.676 without), and a linear ranker gains nothing (AUC at equal violation is the same to
-# within 0.001). An earlier start needs more retrainings and, with five groups, ends at worse weights.
+# within 0.001). An earlier start needs more retrainings, and with five groups ends at worse ones.
 START = 2.0
 REVERSAL = 0.03
 MOST = 2.5
