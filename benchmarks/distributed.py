@@ -60,7 +60,7 @@ def same_models(n_workers):
 
 def compared(name, X, y, qid, group, n_workers):
     options = dict(constraint=InterGroup(), tolerance=0.0, max_rounds=2, solver=PlainStep(4.0),
-                   schedule="retrain", progress=False)  # fmt: skip
+                   schedule="retrain", validation=None, progress=False)  # fmt: skip
     many, one = engines(name, 30, 1)
     there = FairRanker(many, **options).fit(**spread(X, y, qid, group, 2 * n_workers))
     here = FairRanker(one, **options).fit(X, y, qid=qid, sensitive_features=group)
@@ -113,7 +113,7 @@ def overhead():
     with cluster(2):
         for name in ("linear", "xgboost", "lightgbm"):
             options = dict(tolerance=0.0, max_rounds=1, solver=PlainStep(4.0), schedule="retrain",
-                           progress=False)  # fmt: skip
+                           validation=None, progress=False)  # fmt: skip
             many, one = engines(name, TREES, 2)
             collections = spread(X, y, qid, group, 4)
             FairRanker(many, **options).fit(**collections)  # compiles and imports
