@@ -106,7 +106,7 @@ def _fit(method, ranker, constraint, train):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if method == "Lagrangian":
-            return lagrangian(constraint)(train, 0)
+            return lagrangian(constraint).fit(train, 0)
         options = {"plain": {"max_rounds": 0}, "paper": {"weighting": "paper"}}.get(method, {})
         return FairRanker(_ranker(ranker), constraint, progress=False, **options).fit(train)
 
