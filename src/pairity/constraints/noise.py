@@ -7,7 +7,7 @@ of an entry is
 
 with the query's weight w and its terms v and d of the mean's numerator and denominator. The sum of
 products of influences over queries is the covariance C of the gaps. The noise floor is the mean of
-the largest absolute entry of N(0, C): the violation that is measured on average on so many queries
+the largest absolute entry of N(0, C): the mean violation that this number of queries shows even
 if there is no disparity at all. A smaller violation cannot be told from none.
 """
 

@@ -87,12 +87,12 @@ class FairRanker(RankingEstimator):
         there are evaluation sets (early stopping would remove the trees for which λ is right).
     validation : "auto", None, float, int, Queries or mapping, default="auto"
         The queries on which the violation is measured and lowered. None: the training queries. A
-        whole number: all queries, each by a ranker that was trained without its fold, in so many
-        folds by query. A share below 1: that share of the queries, held out. Queries or a mapping:
-        other data. "auto": two folds for rankers that may memorise their training queries
-        (boosters, networks, regressors), and the training queries for others (`LinearRanker`), for
-        Dask collections, for features in files and for fewer than 4 queries. With folds or a share,
-        the final ranker is trained on all queries with the weights found.
+        whole number: that number of folds by query; every query is measured by a ranker that was
+        trained without its fold. A share below 1: that share of the queries, held out. Queries or
+        a mapping: other data. "auto": two folds for rankers that may memorise their training
+        queries (boosters, networks, regressors), and the training queries for others
+        (`LinearRanker`), for Dask collections, for features in files and for fewer than 4 queries.
+        With folds or a share, the final ranker is trained on all queries with the weights found.
     max_loss : float or mapping, optional
         How much less utility than the plain ranker a round may have to be kept, on the same
         queries: a loss of AUC, such as 0.02, or of NDCG, such as ``{"ndcg@10": 0.02}``. If no
