@@ -8,13 +8,14 @@ every λ; `interleave` moves λ during one training run. Both record their round
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from pairity._utils.typing import Array
+from pairity.constraints import largest_gap
 from pairity.rankers._products import one_blas_thread
 from pairity.reweighting.limits import limits_of
 from pairity.reweighting.outcomes import NAN, FitOutcome, Outcome
@@ -220,8 +221,8 @@ class Trace:
         best, plain, training = self.best, self.plain, NAN
         model = problem.complete(self.model, best.lambda_)
         if problem.folds:
-            own = replace(problem, measured_on=None, folds=())
-            training = own.measure(own.scores(model)).violation
+            scores = problem.measured_elsewhere(problem.queries).scores(model)
+            training = largest_gap(problem.constraint.delta(problem.queries, scores))
         kind = self._kind(self.ending, best)
         limits: tuple[str, ...] = ()
         if kind in _NOT_REACHED:
