@@ -1,7 +1,5 @@
 """Algorithm 1: weights, Theorem 1, solvers, and how fits end."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,7 +20,7 @@ from pairity.constraints import CATALOGUE, Contrasts, as_constraint, spread
 from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import ConstraintError, InputError, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
-from pairity.reweighting.algorithm import Trace, retrain
+from pairity.reweighting.algorithm import Round, Trace, retrain
 from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.problem import Problem
 from pairity.reweighting.response import foresight, smoothed_slopes
@@ -236,7 +234,11 @@ STRONG = [
 
 @pytest.fixture(scope="module")
 def solved():
-    """For every setting and constraint, the plain update in 40 rounds and the damped solver."""
+    """For every setting and constraint, the plain update in 40 rounds and the damped solver.
+
+    Nearly all are within the noise of 40 queries, where the damped solver would soon stop.
+    """
+    damped = DampedStep(patience_in_noise=8)
     solutions = []
     for setting in [*GRID, *STRONG]:
         options = {"random_state": 0, "world": BiasedWorld(n_features=6)} | setting
@@ -244,7 +246,7 @@ def solved():
         for name in CATALOGUE:
             problem = Problem(queries, LinearRanker(), as_constraint(name))
             plain = retrain(problem, PlainStep(), Trace(TOLERANCE, 40))
-            solutions.append((plain, retrain(problem, DampedStep(), Trace(TOLERANCE, 50))))
+            solutions.append((plain, retrain(problem, damped, Trace(TOLERANCE, 50))))
     return solutions
 
 
@@ -314,8 +316,8 @@ class Scripted:
             self.seen.append((lambda_[0, 1], gap))
             if abs(gap) <= tolerance:
                 break
-            violation = np.array([[np.nan, gap / 2], [-gap / 2, np.nan]])
-            current = SimpleNamespace(lambda_=lambda_, delta=violation, usable=True)
+            delta = np.array([[np.nan, gap / 2], [-gap / 2, np.nan]])
+            current = Round(0, lambda_, delta, abs(gap), auc=0.7, seconds=0.0)
             lambda_, state = solver.step(current, state, None)
             if lambda_ is None:
                 break
@@ -363,15 +365,16 @@ def test_damped_uses_a_wide_tolerance_instead_of_crossing_it(slope):
     assert 0.1 * slope < seen[-1][1] <= 0.2 * slope
 
 
-@pytest.mark.parametrize("n_groups", [2, 3])
-def test_a_wide_tolerance_costs_less_utility(n_groups):
+# With three groups, 100 rounds of any solver and any form of weights reach 0.10 to 0.11 at best.
+@pytest.mark.parametrize(("n_groups", "narrowest"), [(2, 0.1), (3, 0.12)])
+def test_a_wide_tolerance_costs_less_utility(n_groups, narrowest):
     queries = make_biased_ranking(
         100, 30, n_groups=n_groups, strength=1.0, separation=2.0, random_state=1
     ).queries()
     plain = FairRanker(LinearRanker(), "statistical", max_rounds=0).fit(**queries).history_[0]
     wide, narrow = (
         FairRanker(LinearRanker(), "statistical", tolerance=tolerance).fit(**queries)
-        for tolerance in (0.6 * plain.violation, 0.2 * plain.violation)
+        for tolerance in (0.6 * plain.violation, narrowest * plain.violation)
     )
     assert narrow.violation_ < wide.violation_ <= 0.6 * plain.violation
     assert plain.auc > wide.history_[-1].auc > narrow.history_[-1].auc

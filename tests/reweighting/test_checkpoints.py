@@ -5,14 +5,16 @@ import json
 import numpy as np
 import pytest
 
-from pairity import FairRanker, LinearRanker
+from pairity import DampedStep, FairRanker, LinearRanker
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import InputError, TargetNotReachedWarning
 from pairity.rankers import adapters
 
 DATA = make_biased_ranking(40, 20, n_groups=3, random_state=3)
 KNOWN = {name: getattr(DATA, name) for name in ("X", "y", "qid", "sensitive_features")}
-SETTINGS = {"constraint": "statistical", "tolerance": 0.004}
+SETTINGS = {  # which make several rounds, although the violation is within the noise
+    "constraint": "statistical", "tolerance": 0.004, "solver": DampedStep(patience_in_noise=8),
+}  # fmt: skip
 
 
 class Interrupted(LinearRanker):

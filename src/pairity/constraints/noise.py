@@ -24,7 +24,7 @@ from pairity.constraints.pairwise import PairwiseConstraint
 from pairity.data.queries import Queries
 from pairity.pairs.cells import mean_of_totals, terms_of_queries
 
-_N_DRAWS = 2_000  # the floor's simulation error is then about 1 %
+_N_DRAWS = 1_000  # the floor's simulation error is then about 1 %
 _SEED = 0
 
 
@@ -34,6 +34,7 @@ class Noise:
 
     Attributes
     ----------
+    delta : array, the constraint's delta of the same queries and scores
     covariance : array of shape (n_gaps, n_gaps)
         Covariance of the gaps, in the order of ``Contrasts.of(delta)``. NaN for a gap with an entry
         that only one query measures, because its variation between queries is unknown.
@@ -45,6 +46,7 @@ class Noise:
         Standard error of the largest observed gap, NaN if unknown.
     """
 
+    delta: Array
     covariance: Array
     floor: float
     error: float
@@ -77,20 +79,22 @@ def noise_of(constraint: Constraint, queries: Queries, scores: Array) -> Noise:
     ((1, 1), True)
     """
     if not isinstance(constraint, PairwiseConstraint):
-        n_gaps = len(Contrasts.of(constraint.delta(queries, scores)).first)
-        return Noise(np.full((n_gaps, n_gaps), np.nan), np.nan, np.nan)
+        delta = constraint.delta(queries, scores)
+        n_gaps = len(Contrasts.of(delta).first)
+        return Noise(delta, np.full((n_gaps, n_gaps), np.nan), np.nan, np.nan)
     sums = queries.total(partial(_totals_and_counts, constraint), scores)
     totals, n_queries = sums[:2], sums[2]
     delta = constraint.from_totals(totals, queries.groups)
     contrasts = Contrasts.of(delta)
     if not len(contrasts.first):
-        return Noise(np.zeros((0, 0)), np.nan, np.nan)
+        return Noise(delta, np.zeros((0, 0)), np.nan, np.nan)
     covariance = queries.total(partial(_products, constraint, contrasts, totals), scores)
     n = np.minimum(n_queries[contrasts.first], n_queries[contrasts.second])  # -1: of all entries
     factor = np.sqrt(np.divide(n, n - 1, out=np.full_like(n, np.nan), where=n > 1))
     covariance = covariance * np.outer(factor, factor)
     largest = int(np.argmax(np.abs(contrasts.gaps(delta))))
-    return Noise(covariance, _floor(covariance), float(np.sqrt(covariance[largest, largest])))
+    error = float(np.sqrt(covariance[largest, largest]))
+    return Noise(delta, covariance, _floor(covariance), error)
 
 
 def _totals_and_counts(constraint: PairwiseConstraint, queries: Queries, scores: Array) -> Array:

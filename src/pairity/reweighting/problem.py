@@ -27,12 +27,13 @@ from pairity.data.splits import query_folds
 from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
 from pairity.metrics.utility import ndcg
 from pairity.pairs.cells import mean_auc
+from pairity.rankers._products import one_blas_thread
 from pairity.rankers.base import Ranker
 from pairity.reweighting.interleaving import DualAscent, mean_multipliers
 from pairity.reweighting.weights import Weigher, make_weigher
 
 # The response to λ is estimated on about this many items and entries of X, for speed.
-_SAMPLE_ITEMS = 50_000
+_SAMPLE_ITEMS = 25_000
 _FEW_ITEMS = 12_000  # where the constraint is measured once for each direction of the response
 _SAMPLE_ENTRIES = 4_000_000
 
@@ -263,14 +264,17 @@ class Problem:
 
         The noise is computed for the first scores only: it hardly depends on the ranker.
         """
-        delta = self.constraint.delta(self.target, scores)
+        if self._noise:
+            delta = self.constraint.delta(self.target, scores)
+        else:
+            with one_blas_thread:
+                self._noise.append(noise_of(self.constraint, self.target, scores))
+            delta = self._noise[0].delta
         if not np.isfinite(delta[np.isfinite(self.unranked)]).all():
             raise ConstraintError(
                 f"{self.constraint!r} compares other entries for these scores than for equal "
                 "scores. Return NaN only where the data have nothing to compare for any scores."
             )
-        if not self._noise:
-            self._noise.append(noise_of(self.constraint, self.target, scores))
         noise, auc = self._noise[0], mean_auc(self.target, scores)
         largest = int(np.argmax(np.abs(Contrasts.of(delta).gaps(delta))))
         error = float(np.sqrt(noise.covariance[largest, largest]))

@@ -94,11 +94,11 @@ class DampedStep:
 
     .. math:: \sum_m \left(\frac{|r_m(e)|}{R}\right)^{2p} + \kappa^2 \lVert e \rVert^2
 
-    of the expected gaps by Levenberg-Marquardt, with R the largest gap of the best round. Of p = 1,
-    2 and 4, the one whose largest expected gap is smaller is taken. κ selects the shortest of the
-    exponents that serve about equally well. A round that lowers the largest gap becomes the new
-    best one, and the radius grows if the model was right; any other round is taken back and
-    shortens it.
+    of the expected gaps by Levenberg-Marquardt, with R the largest gap of the best round, first
+    with p = 1 and from there with p = 3, which puts large gaps first. The better one is taken. κ
+    selects the shortest of the exponents that serve about equally well. A round that lowers the
+    largest gap becomes the new best one, and the radius grows if the model was right; any other
+    round is taken back and shortens it.
 
     With one gap (two groups), a secant replaces the foresight once the gap is small. As soon as the
     root is bracketed, it is enclosed by regula falsi with the Illinois rule, so that a hard
@@ -117,8 +117,12 @@ class DampedStep:
         Bracket or radius below which the search ends.
     patience : int
         Number of consecutive rounds without progress (2 % of the largest gap) before giving up.
+    patience_in_noise : int
+        The same with 20 %, if the violation of the best round exceeds the noise floor by less than
+        its standard error, and the tolerance by more than a half.
     inside : float
-        How far inside the tolerance to aim; the aim is zero if the tolerance is no wider.
+        How far inside the tolerance to aim. If the tolerance is no wider, the aim is zero, or a
+        quarter of it for a single gap, because a gap that changes its sign was corrected too much.
     budget : int
         Number of retrainings after which it gives up.
     """
@@ -127,6 +131,7 @@ class DampedStep:
     radius: float = 2.0
     narrowest: float = 1e-3
     patience: int = 8
+    patience_in_noise: int = 1
     inside: float = 0.02
     budget: int = 10
 
@@ -138,9 +143,10 @@ class DampedStep:
         """A search without any round."""
         contrasts = Contrasts.of(delta)
         units = np.where(np.ravel(scale) > 0, np.ravel(scale), 1.0)
-        aim = max(0.0, tolerance - self.inside)
+        least = _NEAR_SIDE * tolerance if len(contrasts.first) == 1 else 0.0
+        aim = max(tolerance - self.inside, least)
         prior = self.slope * contrasts.matrix()
-        return _Search(contrasts, units, self.radius, aim, prior, prior)
+        return _Search(contrasts, units, self.radius, aim, prior, prior, near=_NEAR * tolerance)
 
     def step(
         self, current: Round, state: _Search, foresee: Foresee
@@ -151,25 +157,30 @@ class DampedStep:
         if not len(state.best) and len(gaps) == 1:  # aim at the nearer end of the tolerance
             state = replace(state, aim=0.0, centre=np.clip(gaps, -state.aim, state.aim))
         state = state.learn(point, gaps - state.centre, foresee, current.usable)
+        if state.best is point:
+            noise = current.noise_floor + current.error
+            state = replace(state, in_noise=state.near < current.violation <= noise)
+        patience = self.patience_in_noise if state.in_noise else self.patience
         following = None
-        if state.n_rounds <= self.budget:
-            following, state = state.next_point(self.narrowest, self.patience)
+        if state.n_rounds <= self.budget and state.stalled < patience:
+            following, state = state.next_point(self.narrowest)
         if following is None:
             return None, state
         return (following * state.units).reshape(current.lambda_.shape), state
 
 
-_SATURATION = (
-    0.25  # the share of a foresight, per unit of a single gap, that long steps fall short of
-)
+_NEAR_SIDE = 0.25  # of a narrow tolerance: where a single gap is brought, not to cross zero
+_SATURATION = 0.25  # how much less than foreseen a long step moves, per unit of a single gap
 _SECANT = 0.2  # share of a single gap that is left: a secant then serves as well as a foresight
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
-_POWERS = (1.0, 2.0, 4.0)  # of the gaps in least squares: higher ones put large gaps first
+_POWERS = (1.0, 3.0)  # of the gaps in least squares: a higher one puts large gaps first
 _EFFORT = 0.015  # κ
 _FLAT = 1e-3  # of the prior slope, below which a slope without a foresight is not believed
 _WIDEST = 6.0  # trust radius at which a ranker that expects no progress is asked again
 _HOPELESS = 0.99  # a step that is expected to leave more of the largest gap is not taken
 _PROGRESS = 0.98  # a round that leaves more of the largest gap than this made no progress
+_NEAR = 1.5  # times the tolerance: a violation that further rounds are likely to bring within it
+_PROGRESS_IN_NOISE = 0.8  # the same, where the violation can hardly be told from noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +200,8 @@ class _Search:
     best, gaps : arrays, the best exponents so far, empty before the first round, and their gaps
     n_rounds : int, the number of rounds so far, the plain ranker's included
     stalled : int, the number of consecutive rounds without progress
+    near : float, a violation from which the tolerance is not far
+    in_noise : bool, whether the best violation is not near, and can hardly be told from noise
     below, above : exponents and gap at the ends of a bracket of a single gap
     streak : int, how often in a row the same end of the bracket moved, negative for `below`
     """
@@ -205,6 +218,8 @@ class _Search:
     gaps: Array = field(default_factory=lambda: np.empty(0))
     n_rounds: int = 0
     stalled: int = 0
+    near: float = 0.0
+    in_noise: bool = False
     below: tuple[Array, float] | None = None
     above: tuple[Array, float] | None = None
     streak: int = 0
@@ -219,7 +234,8 @@ class _Search:
         expected = self.expected(point)
         learned = self._corrected(point, gaps).jacobian
         before, after = self._largest(self.gaps), self._largest(gaps)
-        progress = usable and after < _PROGRESS * before
+        share = _PROGRESS_IN_NOISE if self.in_noise else _PROGRESS
+        progress = usable and after < share * before
         new = replace(new, stalled=0 if progress else self.stalled + 1)
         size = float(np.abs(point - self.best).max())
         if after > before or not usable:
@@ -258,9 +274,9 @@ class _Search:
         slopes = self.foresight.jacobian(move) * self.units
         return self.jacobian + np.where(self.prior.any(axis=0), slopes, 0.0)  # compared entries
 
-    def next_point(self, narrowest: float, patience: int) -> tuple[Array | None, _Search]:
+    def next_point(self, narrowest: float) -> tuple[Array | None, _Search]:
         """The next exponents to try, or None if no better ones are expected."""
-        if self.stalled >= patience or not self.gaps.any():
+        if not self.gaps.any():
             return None, self
         if self.below is not None and self.above is not None:
             return self._between(self.below, self.above, narrowest), self
@@ -316,10 +332,11 @@ class _Search:
 
     def _lowest(self) -> Array:
         """The exponents within the trust radius whose largest expected gap is smallest."""
-        candidates = [self._descend(power) for power in _POWERS]
+        near = self._descend(_POWERS[0], self.best)
+        candidates = near, self._descend(_POWERS[1], near)
         return min(candidates, key=lambda point: self._largest(self.expected(point)))
 
-    def _descend(self, power: float) -> Array:
+    def _descend(self, power: float, point: Array) -> Array:
         """Levenberg-Marquardt steps on powers of the expected gaps, each cut at the radius."""
         low = np.maximum(self.best - self.radius, -FARTHEST)
         high = np.minimum(self.best + self.radius, FARTHEST)
@@ -332,16 +349,18 @@ class _Search:
         def cost(gaps: Array, point: Array) -> float:
             return float(np.sum(residuals(gaps) ** 2) + effort * (point @ point))
 
-        point, gaps, damping = self.best, self._beyond(self.gaps), effort
+        gaps, damping = self._beyond(self.expected(point)), effort
         for _ in range(_MOST_STEPS):
-            slopes = power * (np.abs(gaps / largest) ** (power - 1.0))[:, None] * self.slopes(point)
+            stress = power * np.abs(gaps / largest) ** (power - 1.0)
+            slopes = stress[:, None] * self.slopes(point)
             slopes = np.where(gaps[:, None] != 0.0, slopes, 0.0)
-            curvature = slopes.T @ slopes
+            curvature = slopes @ slopes.T
             gradient = slopes.T @ residuals(gaps) + effort * point
             before, lower = cost(gaps, point), False
             while not lower and damping < 1e3:
-                diagonal = (effort + damping) * np.eye(len(point))
-                step = -np.linalg.solve(curvature + diagonal, gradient)
+                ridge = effort + damping  # (S'S + ridge)⁻¹ by the smaller matrix SS' + ridge
+                inner = np.linalg.solve(curvature + ridge * np.eye(len(gaps)), slopes @ gradient)
+                step = (slopes.T @ inner - gradient) / ridge
                 candidate = np.clip(point + step, low, high)
                 expected = self._beyond(self.expected(candidate))
                 lower = cost(expected, candidate) < before
