@@ -284,7 +284,7 @@ class _Search:
             return None, self
         state, target = self, self._lowest()
         if self._hopeless(target):
-            state = replace(self, radius=max(self.radius, 0.0 if self.stalled else _WIDEST))
+            state = replace(self, radius=max(self.radius, _WIDEST if self.stalled < 2 else 0.0))
             target = state._lowest()
         if not state._hopeless(target) and np.abs(target - self.best).max() >= narrowest:
             return target, state
