@@ -30,6 +30,7 @@ from pairity.exceptions import MissingExtraError, TargetNotReachedWarning
 
 if TYPE_CHECKING:
     from pairity.data.tables import Table
+    from pairity.reports.evidence import Evidence
 
 PAGE = "report.html"
 
@@ -64,6 +65,8 @@ def add_to(parser: Any) -> None:
     option("--points N", points, type=options.whole_number(0), default=3)
     no_report = "save the model only: a report shows labels and groups of some held-out rows"
     option("--no-report", no_report, action="store_true")
+    remedies = "if the tolerance is not reached, do not try for the report what may reach further"
+    option("--no-remedies", remedies, action="store_true")
     options.add_seed(parser, "the seed of the split and of the ranker")
     add_cluster(parser, f"{SENT}. The report then shows audits only")
     options.add_output(parser)
@@ -111,14 +114,14 @@ def run(args: argparse.Namespace) -> int:
     require_output_folder(args.output)
     lazy = options.workers_read(args)
     result = _train(args, lazy)
-    files = {}
+    files, report = {}, None
     if not args.no_report:
         aim = {"constraint": args.constraint, "tolerance": result.fair.outcome_.tolerance}
         audits = list(result.audits.values())
         report = pairity.Report(audits, **aim) if lazy else _make_report(result, args)
         files = _report_files(args, report)
     result.fair.save(args.output, also=files)
-    _print(result, PAGE in files, args)
+    _print(result, report, PAGE in files, args)
     return 0 if result.fair.outcome_.reached else 1
 
 
@@ -191,6 +194,7 @@ def _make_report(result: _Result, args: argparse.Namespace) -> pairity.Report:
         shares=[(point + 1) / (args.points + 1) for point in range(args.points)],
         scores=result.scores,
         audits=result.audits,
+        remedies=not args.no_remedies,
         items=[f"row {row + 1}" for row in np.flatnonzero(is_test).tolist()],
         attributes=[*args.group, *args.group_file],
         provenance={"command": args.command, "file": args.file, "seed": args.seed},
@@ -210,8 +214,45 @@ def _report_files(args: argparse.Namespace, report: pairity.Report) -> dict[str,
     return files
 
 
-def _print(result: _Result, has_page: bool, args: argparse.Namespace) -> None:
+def _remedies(evidence: Evidence) -> list[dict[str, Any]]:
+    """What was tried because the fit missed its tolerance, with its held-out estimates."""
+    return [
+        {
+            "name": candidate.name,
+            "violation": candidate.estimate("violation", evidence.constraint).value,
+            "auc": candidate.estimate("auc").value,
+            "needs_group": candidate.needs_group,
+            "note": candidate.note,
+        }
+        for candidate in (evidence.candidates[index] for index in evidence.remedies)
+    ]
+
+
+def _show_remedies(remedies: list[dict[str, Any]]) -> str:
+    from pairity._utils.text import render_table
+
+    rows = [
+        [
+            row["name"], f"{row['violation']:.3f}", f"{row['auc']:.3f}",
+            "yes" if row["needs_group"] else "no", row["note"],
+        ]
+        for row in remedies
+    ]  # fmt: skip
+    header = ["what may help", "violation", "AUC", "reads groups", "what it is"]
+    table = render_table(header, rows, left=(0, 3, 4))
+    return (
+        f"{table}\nTried with default settings and measured on the same held-out queries. Choosing "
+        "one by these\nestimates is optimistic: confirm it on other queries.\n"
+    )
+
+
+def _print(
+    result: _Result, report: pairity.Report | None, has_page: bool, args: argparse.Namespace
+) -> None:
+    from pairity._utils.json_codec import to_plain
+
     fair, audits = result.fair, result.audits
+    remedies = _remedies(report.evidence) if report else []
     page = str(Path(args.output, PAGE)) if has_page else None
     show_or_json(
         args,
@@ -220,12 +261,16 @@ def _print(result: _Result, has_page: bool, args: argparse.Namespace) -> None:
             "report": page,
             "outcome": str(fair.outcome_),
             "reached": fair.outcome_.reached,
+            "limits": list(fair.outcome_.limits),
+            "remedies": to_plain(remedies),
             "training_violation": float(fair.violation_),
             "pair_weights": fair.pair_weights_.to_dict(),
             "audits": {name: audit.to_dict() for name, audit in audits.items()},
         },
         lambda: f"{pairity.compare(audits)}\n",
         lambda: f"Pair weights\n{fair.pair_weights_}\n",
-        f"{fair.outcome_}\nSaved in {args.output}.",
+        "\n- ".join((fair.outcome_.summary, *fair.outcome_.limits)) + "\n",
+        *([partial(_show_remedies, remedies)] if remedies else []),
+        f"Saved in {args.output}.",
         *([f"The report is {page}."] if page else []),
     )

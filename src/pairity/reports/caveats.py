@@ -138,10 +138,10 @@ def _side_effects(evidence: Evidence, after: Candidate) -> Iterator[str]:
 
 
 def _training(evidence: Evidence, after: Candidate) -> Iterator[str]:
-    kind = None if evidence.outcome is None else evidence.outcome.kind
-    expected = (None, Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS)
-    if after is evidence.candidates[evidence.after] and kind not in expected:
-        yield f"In training: {evidence.outcome}"
+    outcome, expected = evidence.outcome, (Outcome.WITHIN_TOLERANCE, Outcome.NO_ROUNDS)
+    is_after = after is evidence.candidates[evidence.after]
+    if is_after and outcome is not None and outcome.kind not in expected:
+        yield f"In training: {outcome.summary}"
     if after.weights is None:
         return
     weights = PairWeights(np.array(after.weights), evidence.groups, after.mirrored)

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 
+from pairity._utils.progress import Progress
 from pairity.audits.audit import Audit, audit, name_constraints
 from pairity.audits.estimates import groups_of_largest_gap
 from pairity.baselines.methods import Method, Rankings
@@ -33,12 +35,14 @@ from pairity.reports.observations import (
     top_rows,
 )
 from pairity.reports.provenance import describe_fit, provenance
+from pairity.reports.remedies import list_remedies
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.weights import PairWeights
 
 _NOT_SHOWN = (
     "average_precision", "awrf", "ndkl", "exposure_trec", "exposure_to_merit", "click_to_merit",
 )  # fmt: skip
+REMEDY = "remedy"  # the method of rankers that were tried because the fit missed its tolerance
 _MAX_FITTED = 6  # points of a Pareto front that are fitted again for a report
 
 
@@ -170,6 +174,7 @@ def collect(
         groups=queries.groups,
         before=names.index(before),
         after=names.index(after),
+        remedies=tuple(n for n, name in enumerate(names) if scored[name].method == REMEDY),
         bins=BINS if observer.pairwise else (),
         queries=queries_shown,
         n_queries=queries.n_queries,
@@ -185,6 +190,7 @@ def collect_training(
     *,
     shares: Sequence[float] = (0.25, 0.5, 0.75),
     scores: Mapping[str, Any] | None = None,
+    remedies: bool = True,
     **options: Any,
 ) -> Evidence:
     """Measure a fitted model, the plain ranker and rankers between them on held-out queries.
@@ -199,6 +205,9 @@ def collect_training(
         Rankers between the two, and beyond, as shares of λ; each is trained once.
     scores : mapping from "plain" and "reweighted" to scores of `test`, optional
         Predictions that need not be made again.
+    remedies : bool
+        Whether to try what may reach further if the fit missed its tolerance: see
+        `pairity.reports.remedies`.
     **options
         Those of `collect`. Versions, settings and digests are added to the provenance.
 
@@ -218,7 +227,9 @@ def collect_training(
         "plain": Scored(scores["plain"]),
         **_along_path(model, train, test, shares),
         "reweighted": Scored(scores["reweighted"], method="reweighted"),
+        **(_try_remedies(model, train, test, options.get("random_state", 0)) if remedies else {}),
     }
+    options.setdefault("after", "reweighted")
     options["provenance"] = {**options.get("provenance", {}), **provenance(model, train, test)}
     return collect(test, rankers, model=model, **options)
 
@@ -258,14 +269,7 @@ def collect_sweep(
         name = _point_name(frontier, point)
         if point.label not in known or name in rankers:
             continue
-        method, note = known[point.label], ""
-        # The sweep has already warned.
-        with warnings.catch_warnings(action="ignore", category=PairityWarning):
-            scores = method(train, test, seed)
-        if isinstance(scores, Rankings):
-            scores = scores.sample(test, seed)
-            note = "It draws its order at random; one draw is shown."
-        rankers[name] = Scored(scores, method.name, None, method.needs_group, note)
+        rankers[name] = _score(known[point.label], train, test, seed)
     options |= {"constraint": constraint, "after": _point_name(frontier, after)}
     return collect(test, rankers, frontier=frontier, **options)
 
@@ -380,6 +384,27 @@ def _rankings(
             "scores": _table(ranker.scores[top] for top in tops[name]),
         }
     return tuple(query for query, _ in listed), rankings
+
+
+def _score(method: Method, train: Queries, test: Queries, seed: int, note: str = "") -> Scored:
+    """Fit a method and score the held-out queries, without warnings about missed targets."""
+    with warnings.catch_warnings(action="ignore", category=PairityWarning):
+        scores = method(train, test, seed)
+    if isinstance(scores, Rankings):
+        scores = scores.sample(test, seed)
+        note = note or "It draws its order at random; one draw is shown."
+    return Scored(scores, method.name, None, method.needs_group, note)
+
+
+def _try_remedies(model: FairRanker, train: Queries, test: Queries, seed: int) -> dict[str, Scored]:
+    """What may reach further than a fit that missed its tolerance; one that fails is left out."""
+    tried, known = {}, list_remedies(model, train, test)
+    with Progress(len(known), "Trying remedies", model.progress) as progress:
+        for number, (name, method, note) in enumerate(known):
+            progress.advance(number, name)
+            with suppress(Exception):
+                tried[name] = replace(_score(method, train, test, seed, note), method=REMEDY)
+    return tried
 
 
 def _along_path(

@@ -151,6 +151,8 @@ class Evidence:
     candidates : tuple of Candidate
     before, after : int
         The candidates that are compared when the page opens.
+    remedies : tuple of int
+        The candidates that were tried because the fit missed its tolerance.
     bins : edges of `Candidate.histogram`
     queries : tuple of ShownQuery
     n_queries : int, the number of held-out queries
@@ -172,6 +174,7 @@ class Evidence:
     candidates: tuple[Candidate, ...]
     before: int
     after: int
+    remedies: tuple[int, ...] = ()
     bins: tuple[float, ...] = ()
     queries: tuple[ShownQuery, ...] = ()
     n_queries: int = 0
@@ -209,7 +212,7 @@ def _consistent(evidence: Evidence) -> Iterator[bool]:
     """Whether indices are in range and shapes match, one by one."""
     n, k = len(evidence.candidates), len(evidence.groups)
     sizes, n_cells = [len(query.items) for query in evidence.queries], len(evidence.lambda_cells)
-    yield 0 <= evidence.before < n and 0 <= evidence.after < n
+    yield all(0 <= m < n for m in (evidence.before, evidence.after, *evidence.remedies))
     yield len(evidence.gap) in (0, 2) and set(evidence.gap) <= set(evidence.groups)
     yield all(-1 <= item.group < k for query in evidence.queries for item in query.items)
     yield all(len(round_.lambda_) == n_cells for round_ in evidence.rounds)

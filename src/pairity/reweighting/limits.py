@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
 
 from pairity._utils.typing import Array
-from pairity.constraints import Contrasts, largest_gap
+from pairity.constraints import Constraint, Contrasts, largest_gap
 from pairity.data.checks import has_preferences, suggests_equal_queries
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
 _SAMPLE_ITEMS = 3_000  # to see whether features tell groups apart
 _ALIKE = 0.65  # groups that a linear ranker tells apart with a lower AUC are nearly alike
 _FURTHER = (
-    "A more flexible ranker, another constraint, or post-processing, which needs the groups at "
-    "prediction time (pairity.baselines.exposure_lp), may reach further."
+    "A more flexible ranker, the group among the features, where the law allows it, another "
+    "constraint, or post-processing, which needs the groups at prediction time "
+    "(pairity.baselines.exposure_lp), may reach further. A report tries the cheap ones on held-out "
+    "queries."
 )
 
 
@@ -34,6 +39,7 @@ def limits_of(problem: Problem, best: Round, tolerance: float) -> tuple[str, ...
         *_noise(problem, best, tolerance),
         *_labels(problem, tolerance),
         *_features(problem, best),
+        *_group_as_feature(problem, best),
         *_weights(problem, best),
         *_long_lists(problem),
     ]
@@ -71,9 +77,37 @@ def _features(problem: Problem, best: Round) -> Iterator[str]:
         names = (repr(problem.queries.groups[group]) for group in (first, second))
         yield (
             f"The features hardly tell the groups {' and '.join(names)} apart: a linear ranker "
-            f"trained to do so has an AUC of {auc:.2f} on other queries. Weights then move little. "
-            "The group itself among the features would help, where the law allows it."
+            f"trained to do so has an AUC of {auc:.2f} on other queries. Weights then move little."
         )
+
+
+def _group_as_feature(problem: Problem, best: Round) -> Iterator[str]:
+    """Train the plain ranker once more with the group among the features, where that is cheap."""
+    cheap = problem.on_training and type(problem.ranker) is LinearRanker
+    if not cheap or not in_memory(problem.queries) or best.violation <= best.noise_floor:
+        return
+    queries, informed = problem.queries, with_group_features(problem.queries)
+    ranker = clone(problem.ranker).fit_pairs(informed, np.ones((queries.n_groups,) * 2))
+    scores = ranker.predict(informed.X)
+    violation = largest_gap(problem.constraint.delta(queries, scores))
+    if violation < best.violation:
+        yield (
+            "With the group among the features, which the law may forbid, even the plain ranker "
+            f"has a violation of {violation:.3f} at an AUC of {mean_auc(queries, scores):.3f} on "
+            f"the training queries (now {best.violation:.3f} at {best.auc:.3f})."
+        )
+
+
+def with_group_features(queries: Queries) -> Queries:
+    """The same queries with one more feature for each group, which is 1 for its items."""
+    columns = (queries.group[:, None] == np.arange(queries.n_groups)).astype(np.float64)
+    stack = partial(sp.hstack, format="csr") if sp.issparse(queries.X) else np.hstack
+    return queries.with_features(stack([queries.validated().X, columns]))
+
+
+def in_memory(queries: Any) -> bool:
+    """Whether features are in memory, neither on workers nor in files."""
+    return isinstance(queries, Queries) and not isinstance(queries.X, ParquetFeatures)
 
 
 def groups_of_largest_gap(delta: Array) -> tuple[int, int]:
@@ -94,7 +128,7 @@ def separation(queries: Any, first: int, second: int) -> float | None:
     None where that is not known: for queries on workers, features in files, features that are not
     numbers, and queries of which no half holds both groups.
     """
-    if not isinstance(queries, Queries) or isinstance(queries.X, ParquetFeatures):
+    if not in_memory(queries):
         return None
     part = queries.thinned(max(1, queries.n_items // _SAMPLE_ITEMS))
     try:
@@ -128,9 +162,13 @@ def _weights(problem: Problem, best: Round) -> Iterator[str]:
     yield f"Weights are at their limits for {', '.join(named)}{more}.{wider}"
 
 
+def long_lists_rule(constraint: Constraint, queries: Any) -> bool:
+    """Whether long lists rule the training, but every query counts the same in the constraint."""
+    return getattr(constraint, "average", "") == "query" and suggests_equal_queries(queries)
+
+
 def _long_lists(problem: Problem) -> Iterator[str]:
-    by_query = getattr(problem.constraint, "average", "") == "query"
-    if by_query and suggests_equal_queries(problem.queries):
+    if long_lists_rule(problem.constraint, problem.queries):
         yield (
             "Lists differ much in length and long ones rule the training, but every query counts "
             "the same in the constraint: query_weight='equal' may help."

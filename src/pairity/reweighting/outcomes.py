@@ -80,6 +80,11 @@ class FitOutcome:
         return self.kind is Outcome.WITHIN_TOLERANCE
 
     def __str__(self) -> str:
+        return " ".join((self.summary, *self.limits))
+
+    @property
+    def summary(self) -> str:
+        """Why the fit stopped, and what was measured, without the limits."""
         if not self.measured_on:
             return str(self.kind)
         known = [("the plain ranker's was {:.4f}", self.plain_violation)]
@@ -91,5 +96,4 @@ class FitOutcome:
         )
         rest = "".join(f"; {text.format(value)}" for text, value in known if value == value)
         error = f" ± {self.error:.4f}" if self.error == self.error else ""
-        reached = f"Violation on {self.measured_on}: {self.violation:.4f}{error}{rest}."
-        return " ".join((str(self.kind), reached, *self.limits))
+        return f"{self.kind} Violation on {self.measured_on}: {self.violation:.4f}{error}{rest}."
