@@ -341,9 +341,10 @@ class Queries(Cache, Mapping[str, Any]):
     ) -> Queries:
         """The same queries with these features; `names` are those of a matrix without names."""
         features, own_names = as_raw_features(X) if raw else as_features(X)
-        if len(features) != self.n_items:
+        n_rows = int(features.shape[0])
+        if n_rows != self.n_items:
             raise InputError(
-                f"X has {len(features)} rows, but the queries have {self.n_items} items. Pass one "
+                f"X has {n_rows} rows, but the queries have {self.n_items} items. Pass one "
                 "row per item."
             )
         return replace(

@@ -17,8 +17,8 @@ from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.limits import in_memory, long_lists_rule, with_group_features
 from pairity.reweighting.outcomes import Outcome
 
-# Conventions: up to these sizes each remedy takes seconds.
-_MOST_ITEMS = 50_000  # of the training queries
+# Conventions: up to these sizes a remedy takes seconds.
+MOST_ITEMS = 50_000  # of the training queries
 _LONGEST_LIST = 1_000  # that is post-processed
 
 
@@ -30,16 +30,18 @@ class Remedy(NamedTuple):
     note: str
 
 
-def list_remedies(model: FairRanker, train: Queries, test: Queries) -> list[Remedy]:
-    """What to try, with default settings; nothing if the fit reached its tolerance.
+def list_remedies(
+    model: FairRanker, train: Queries, test: Queries, most_items: int = MOST_ITEMS
+) -> list[Remedy]:
+    """What to try, with default settings, if the fit missed its tolerance; otherwise nothing.
 
-    Nothing either if the violation is within the noise, or if the training queries are many, on
-    workers or in files.
+    Nothing is tried either if the violation is within the noise, or if the training queries have
+    more than `most_items` items, are on workers, or have features in files.
     """
     outcome = model.outcome_
     if not outcome.limits or outcome.kind is Outcome.WITHIN_NOISE:
         return []
-    if not in_memory(train) or train.n_items > _MOST_ITEMS:
+    if not in_memory(train) or train.n_items > most_items:
         return []
     return list(_candidates(model, train, test))
 
@@ -75,7 +77,8 @@ def _lightgbm(refit: Callable[..., Method]) -> Method:
     def fit(train: Queries, random_state: int) -> Scorer:
         from lightgbm import LGBMRanker
 
-        engine = LGBMRanker(random_state=random_state, verbose=-1)
+        # One thread: with few items, threads that wait for each other took ten times as long.
+        engine = LGBMRanker(random_state=random_state, n_jobs=1, verbose=-1)
         ranker = LightGBMRanker(engine, loss="logistic")  # which takes any labels
         return refit(ranker=ranker).fit(train, random_state)
 

@@ -28,8 +28,8 @@ _ALIKE = 0.65  # groups that a linear ranker tells apart with a lower AUC are ne
 _FURTHER = (
     "A more flexible ranker, the group among the features, where the law allows it, another "
     "constraint, or post-processing, which needs the groups at prediction time "
-    "(pairity.baselines.exposure_lp), may reach further. A report tries the cheap ones on held-out "
-    "queries."
+    "(pairity.baselines.exposure_lp), may reach further. The report of a model (pairity.Report.of) "
+    "tries the cheap ones on held-out queries."
 )
 
 
