@@ -241,7 +241,7 @@ def _show_remedies(remedies: list[dict[str, Any]]) -> str:
     header = ["what may help", "violation", "AUC", "reads groups", "what it is"]
     table = render_table(header, rows, left=(0, 3, 4))
     return (
-        f"{table}\nTried with default settings and measured on the same held-out queries. Choosing "
+        f"{table}\nTried without tuning and measured on the same held-out queries. Choosing "
         "one by these\nestimates is optimistic: confirm it on other queries.\n"
     )
 
