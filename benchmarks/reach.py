@@ -1,8 +1,8 @@
 """How far a violation falls on unseen queries, and what that costs: the forms of pair weights.
 
 Every cell is a data set, a ranker and a constraint, with or without the attribute among the
-features. Queries are split 70 to 30 at random, those of `star` by school too, because pupils return
-in later grades. Nothing is tuned: all settings are defaults. The defaults were chosen on the data sets
+features. Queries are split 70 to 30 at random; `star` also by school, because its pupils return in
+later grades. Nothing is tuned: all settings are defaults. The defaults were chosen on the data sets
 marked with *, whose held-out queries were seen on the way. The violation on few held-out queries is
 mostly noise, so the floor of the held-out queries and, for two groups, the mean signed gap stand
 beside it.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -402,8 +401,11 @@ def _try_remedies(model: FairRanker, train: Queries, test: Queries, seed: int) -
     with Progress(len(known), "Trying remedies", model.progress) as progress:
         for number, (name, method, note) in enumerate(known):
             progress.advance(number, name)
-            with suppress(Exception):
+            try:
                 tried[name] = replace(_score(method, train, test, seed, note), method=REMEDY)
+            except Exception as error:  # a remedy must not cost the report
+                message = f"The remedy {name!r} is not in the report, because it failed: {error}"
+                warnings.warn(message, PairityWarning, stacklevel=3)
     return tried
 
 

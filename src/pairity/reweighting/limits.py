@@ -82,11 +82,12 @@ def _features(problem: Problem, best: Round) -> Iterator[str]:
 
 
 def _group_as_feature(problem: Problem, best: Round) -> Iterator[str]:
-    """Train the plain ranker once more with the group among the features, where that is cheap."""
+    """Train the plain ranker with the group among the features of a sample, where that is cheap."""
     cheap = problem.on_training and type(problem.ranker) is LinearRanker
     if not cheap or not in_memory(problem.queries) or best.violation <= best.noise_floor:
         return
-    queries, informed = problem.queries, with_group_features(problem.queries)
+    queries = problem.sample
+    informed = with_group_features(queries)
     ranker = clone(problem.ranker).fit_pairs(informed, np.ones((queries.n_groups,) * 2))
     scores = ranker.predict(informed.X)
     violation = largest_gap(problem.constraint.delta(queries, scores))
@@ -94,7 +95,7 @@ def _group_as_feature(problem: Problem, best: Round) -> Iterator[str]:
         yield (
             "With the group among the features, which the law may forbid, even the plain ranker "
             f"has a violation of {violation:.3f} at an AUC of {mean_auc(queries, scores):.3f} on "
-            f"the training queries (now {best.violation:.3f} at {best.auc:.3f})."
+            f"{queries.n_queries:,} training queries (now {best.violation:.3f} at {best.auc:.3f})."
         )
 
 
