@@ -118,8 +118,9 @@ class DampedStep:
     patience : int
         Number of consecutive rounds without progress (2 % of the largest gap) before giving up.
     patience_in_noise : int
-        The same with 20 %, if the violation of the best round exceeds the noise floor by less than
-        its standard error, and the tolerance by more than a half.
+        The same with 20 %, if the ranker predicts its response, and the violation of the best
+        round exceeds the noise floor by less than its standard error and the tolerance by more
+        than a half.
     inside : float
         How far inside the tolerance to aim. If the tolerance is no wider, the aim is zero, or a
         quarter of it for a single gap, because a gap that changes its sign was corrected too much.
@@ -159,7 +160,8 @@ class DampedStep:
         state = state.learn(point, gaps - state.centre, foresee, current.usable)
         if state.best is point:
             noise = current.noise_floor + current.error
-            state = replace(state, in_noise=state.near < current.violation <= noise)
+            in_noise = state.foresight is not None and state.near < current.violation <= noise
+            state = replace(state, in_noise=in_noise)
         patience = self.patience_in_noise if state.in_noise else self.patience
         following = None
         if state.n_rounds <= self.budget and state.stalled < patience:
