@@ -433,7 +433,7 @@ def test_forms_of_evaluation_sets(engine, form):
         ({**eval_sets(HELD, HELD), "eval_qid": [HELD.qid]}, "2 sets, but queries are given for 1"),
         ({"eval_set": [(HELD.X, HELD.y)], "eval_qid": [HELD.qid[1:]]}, "set 0 of eval_set: qid"),
         ({"eval_set": [(HELD.X, HELD.y[1:])], "eval_qid": [HELD.qid]}, "set 0 of eval_set: y"),
-        ({"eval_set": [(HELD.X, HELD.y)], "eval_group": [[12] * 9]}, "adds up to 108 rows"),
+        ({"eval_set": [(HELD.X, HELD.y)], "eval_group": [[12] * 9]}, "108 rows, but there are 120"),
         ({"eval_set": [(HELD.X, HELD.y)], "eval_group": [[0.5] * 240]}, "whole numbers"),
         ({"eval_set": [HELD.X], "eval_qid": [HELD.qid]}, "list of pairs"),
         ({"eval_set": HELD.X, "eval_qid": HELD.qid}, "list of pairs"),

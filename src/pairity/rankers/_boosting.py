@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,19 @@ _MEMORY_ADVICE = {
 }
 
 
+class Training(NamedTuple):
+    """One call of an engine's training.
+
+    ``follow`` and ``measured_on`` are those of `BoosterRanker.fit_following`, and ``previous`` is a
+    fitted ranker whose number of trees is used, without early stopping.
+    """
+
+    follow: Follow
+    fit_params: dict[str, Any]
+    measured_on: Queries | None = None
+    previous: Any = None
+
+
 class BoosterRanker(EngineRanker):
     """A ranker that passes pairity's objective to an engine's training call."""
 
@@ -62,7 +75,8 @@ class BoosterRanker(EngineRanker):
         """
         if fit_params.get("eval_set") is None or not isinstance(previous, type(self)):
             previous = None
-        return self._prepare_and_train(queries, lambda *_: weights, None, fit_params, previous)
+        training = Training(lambda *_: weights, fit_params, previous=previous)
+        return self._prepare_and_train(queries, training)
 
     def fit_following(
         self,
@@ -91,49 +105,32 @@ class BoosterRanker(EngineRanker):
                 f"{self._boosting()!r} changes earlier trees in every step. Use "
                 "schedule='retrain', or a booster that keeps its trees."
             )
-        return self._prepare_and_train(queries, follow, measured_on, fit_params)
+        return self._prepare_and_train(queries, Training(follow, fit_params, measured_on))
 
     @property
     def follows(self) -> bool:
         """Whether weights may change during training, which requires that trees stay fixed."""
         return self._boosting() not in ("dart", "gblinear")
 
-    def _prepare_and_train(
-        self,
-        queries: Any,
-        follow: Follow,
-        measured_on: Queries | None,
-        fit_params: Any,
-        previous: Any = None,
-    ) -> Self:
+    def _prepare_and_train(self, queries: Any, training: Training) -> Self:
         if not isinstance(queries, Queries):  # on the workers of a cluster
             from pairity.rankers._distributed import train_on_workers
 
-            if measured_on is not None:
+            if training.measured_on is not None:
                 raise InputError(
                     "schedule='interleaved' measures Dask collections on the training queries, but "
                     "validation data were passed. Use schedule='retrain'."
                 )
-            train_on_workers(queries, self, follow, fit_params)
+            train_on_workers(queries, self, training)
             return self
         self._begin_fit(queries)
         with _memory_advice(self.engine[0], isinstance(queries.X, ParquetFeatures)):
-            self._train(queries, follow, measured_on, fit_params, previous)
+            self._train(queries, training)
         return self
 
     @abstractmethod
-    def _train(
-        self,
-        queries: Queries,
-        follow: Follow,
-        measured_on: Queries | None,
-        fit_params: Any,
-        previous: Any = None,
-    ) -> None:
-        """Set ``model_`` and the other attributes of a fit.
-
-        `previous` is a fitted ranker whose number of trees is used, without early stopping.
-        """
+    def _train(self, queries: Queries, training: Training) -> None:
+        """Set ``model_`` and the other attributes of a fit."""
 
     @abstractmethod
     def _boosting(self) -> str:

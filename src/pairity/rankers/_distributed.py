@@ -26,6 +26,7 @@ from pairity.data.distributed.clients import lost_client, while_connected, worke
 from pairity.data.distributed.queries import DaskQueries, n_worker_threads
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityError, PairityWarning, TrainingError
+from pairity.rankers._boosting import Training
 from pairity.rankers._estimators import remember_queries
 
 ATTEMPTS = 4  # at one run, before lost workers are an error
@@ -69,7 +70,7 @@ class _LostWorkerError(Exception):
     """A worker was lost; the run can be repeated."""
 
 
-def train_on_workers(queries: DaskQueries, ranker: Any, follow: Any, fit_params: Any) -> None:
+def train_on_workers(queries: DaskQueries, ranker: Any, training: Training) -> None:
     """Train on all workers at once, and repeat the run if some of them are lost.
 
     Parameters
@@ -77,11 +78,10 @@ def train_on_workers(queries: DaskQueries, ranker: Any, follow: Any, fit_params:
     queries : DaskQueries
     ranker : BoosterRanker
         It receives the fitted attributes of the workers' model.
-    follow : callable, as in `BoosterRanker.fit_following`
-        Its attribute ``lambda_``, if any, is set to the last value of the run.
-    fit_params : dict, parameters of the engine's fit
+    training : Training
+        The attribute ``lambda_`` of ``follow``, if any, is set to the last value of the run.
     """
-    if fit_params.get("eval_set") is not None:
+    if training.fit_params.get("eval_set") is not None:
         raise InputError(
             "eval_set cannot be used with Dask collections. Remove it, and audit the model on "
             "held-out queries."
@@ -97,14 +97,21 @@ def train_on_workers(queries: DaskQueries, ranker: Any, follow: Any, fit_params:
     for _ in range(ATTEMPTS):
         try:
             with while_connected(queries.client):
-                fitted, lambda_, counted = _run(queries, ranker, follow, fit_params)
+                fitted, lambda_, counted = _run(queries, ranker, training)
             break
         except _LostWorkerError as error:
             lost, before = error, len(queries.shares)
             _wait_for_workers(queries.client, n_returning)
             queries.place()
             if len(queries.shares) < before and type(ranker).engine[0] == "lightgbm":
-                _warn_of_fewer(before, len(queries.shares))
+                warnings.warn(
+                    f"A worker was lost: the round starts again on {len(queries.shares)} workers "
+                    f"instead of {before}. LightGBM estimates the number of items in a leaf "
+                    "differently on another number of machines, so the model differs slightly (see "
+                    "min_child_samples in DISTRIBUTED.md).",
+                    PairityWarning,
+                    stacklevel=2,
+                )
     else:
         raise TrainingError(
             f"Workers were lost in {ATTEMPTS} attempts at one round ({lost}). The most frequent "
@@ -115,8 +122,8 @@ def train_on_workers(queries: DaskQueries, ranker: Any, follow: Any, fit_params:
         raise TrainingError(
             f"The workers trained on {counted:,} pairs, but the labels imply {queries.n_pairs:,}."
         )
-    if hasattr(follow, "lambda_"):
-        follow.lambda_ = lambda_
+    if hasattr(training.follow, "lambda_"):
+        training.follow.lambda_ = lambda_
     own = set(ranker.get_params(deep=False))
     vars(ranker).update({name: value for name, value in vars(fitted).items() if name not in own})
 
@@ -124,13 +131,14 @@ def train_on_workers(queries: DaskQueries, ranker: Any, follow: Any, fit_params:
 # --- on the client -------------------------------------------------------------------------------
 
 
-def _run(queries: DaskQueries, ranker: Any, follow: Any, fit_params: Any) -> Any:
+def _run(queries: DaskQueries, ranker: Any, training: Training) -> Any:
     client, addresses = queries.client, queries.addresses()
     token, tasks = secrets.token_hex(8), []
     library = type(ranker).engine[0]
-    follow = copy.copy(follow)
+    follow: Any = copy.copy(training.follow)
     if hasattr(follow, "measured_on"):
         follow.measured_on = None  # each worker measures on its own share
+    training = Training(follow, training.fit_params)
     try:
         reserved = [
             client.submit(_reserve_port, token, rank, workers=[address], pure=False)
@@ -150,11 +158,10 @@ def _run(queries: DaskQueries, ranker: Any, follow: Any, fit_params: Any) -> Any
         )  # fmt: skip
         tasks = [
             client.submit(
-                _train, meeting, rank, library, ranker, share, follow, fit_params,
-                workers=[address], pure=False,
+                _train, meeting, rank, ranker, share, training, workers=[address], pure=False
             )
             for rank, (address, share) in enumerate(zip(addresses, queries.shares, strict=True))
-        ]  # fmt: skip
+        ]
         results = _results(client, tasks, addresses)
     finally:
         for task in tasks:
@@ -222,16 +229,6 @@ def _free(client: Any, tasks: list[Any], hanging: list[str], alive: Any) -> None
     client.restart_workers(hanging, timeout=RETURN, raise_for_error=False)
 
 
-def _warn_of_fewer(before: int, now: int) -> None:
-    warnings.warn(
-        f"A worker was lost: the round starts again on {now} workers instead of {before}. LightGBM "
-        "estimates the number of items in a leaf differently on another number of machines, so "
-        "the model differs slightly (see min_child_samples in DISTRIBUTED.md).",
-        PairityWarning,
-        stacklevel=2,
-    )
-
-
 def _wait_for_workers(client: Any, wanted: int) -> None:
     """Wait for the wanted number of workers, and then for at least one."""
     try:
@@ -274,17 +271,17 @@ def _open_door(token: str, size: int, library: str, host: str) -> tuple[int, dic
 
 
 def _train(
-    meeting: Meeting, rank: int, library: str, ranker: Any, share: Queries, follow: Any,
-    fit_params: Any,
-) -> tuple[Any, Any, int]:  # fmt: skip
+    meeting: Meeting, rank: int, ranker: Any, share: Queries, training: Training
+) -> tuple[Any, Any, int]:
     """Run one worker's part; the first worker returns the model and λ."""
+    follow: Any = training.follow
     try:
         with ExitStack() as entered:
             peers = _meet(meeting, rank)
             peers.n_threads = n_worker_threads()
             entered.enter_context(training_with(peers))
             entered.enter_context(assign_threads(peers.n_threads))
-            if peers.size > 1 and library == "xgboost":
+            if peers.size > 1 and type(ranker).engine[0] == "xgboost":
                 from xgboost.collective import CommunicatorContext
 
                 task = f"{rank:06d}"
@@ -295,7 +292,7 @@ def _train(
                 follow = copy.copy(follow)
                 follow.measured_on = share
             remember_queries(ranker, share)
-            ranker._train(share, follow, None, fit_params)
+            ranker._train(share, training._replace(follow=follow))
         if meeting.token in _trackers:
             _trackers[meeting.token].wait_for(timeout=int(MEETING))  # until all workers have left
         if rank:

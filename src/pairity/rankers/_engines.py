@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from numbers import Integral
 from typing import Any, ClassVar
 
+import numpy as np
 import scipy.sparse as sp
+from sklearn.utils import check_random_state
 
 from pairity._utils.extras import import_extra
 from pairity._utils.json_codec import Entry, Place, build, encode
@@ -21,6 +24,22 @@ def unreadable(name: str, error: object) -> ModelFileError:
         "model again from where it was saved. If the file is unchanged, install the version of the "
         "engine that its manifest names."
     )
+
+
+def draw_seed(random_state: Any) -> int:
+    """Return an integer as it is, or draw one from a generator; None stands for NumPy's own."""
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    limit = np.iinfo(np.int32).max
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(limit))
+    try:
+        return int(check_random_state(random_state).randint(limit))
+    except ValueError as error:
+        raise InputError(
+            "random_state must be an integer, a NumPy RandomState or None (got "
+            f"{show(random_state)})."
+        ) from error
 
 
 class EngineRanker(PairRanker):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity.data.queries import Queries
 from pairity.data.sources import errors_about, require_features_of
@@ -36,8 +35,7 @@ def read_evaluation_sets(
             "eval_set needs either eval_qid (one column of query ids per set) or eval_group (one "
             "list of query sizes per set). Pass exactly one of them."
         )
-    by_size = eval_qid is None
-    groupings = eval_group if by_size else eval_qid
+    column, groupings = ("qid", eval_qid) if eval_group is None else ("group", eval_group)
     if _is_pair(eval_set) and not all(map(_is_pair, eval_set)):
         eval_set = [eval_set]
         is_list_of_one = len(groupings) == 1 and np.ndim(groupings[0]) == 1
@@ -52,8 +50,8 @@ def read_evaluation_sets(
     sets = []
     for number, ((X, y), grouping) in enumerate(zip(eval_set, groupings, strict=True)):
         with errors_about(f"set {number} of eval_set"):
-            qid = _ids_from_sizes(grouping, len(y)) if by_size else grouping
-            sets.append(Queries.from_arrays(X, y, qid=qid, raw=True).by_query()[0])
+            queries = Queries.from_arrays(X, y, **{column: grouping}, raw=True)
+            sets.append(queries.by_query()[0])
             if train is not None:
                 require_features_of(train, sets[-1])
     return sets
@@ -61,15 +59,3 @@ def read_evaluation_sets(
 
 def _is_pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2
-
-
-def _ids_from_sizes(sizes: Any, n_rows: int) -> NDArray[np.int64]:
-    counts = np.asarray(sizes)
-    if counts.ndim != 1 or counts.dtype.kind not in "iu" or counts.min(initial=0) < 0:
-        raise InputError("eval_group must be a list of query sizes, which are whole numbers.")
-    if counts.sum() != n_rows:
-        raise InputError(
-            f"eval_group adds up to {counts.sum()} rows, but the set has {n_rows}. Pass the "
-            "number of rows of each query, in the order of the rows."
-        )
-    return np.repeat(np.arange(len(counts)), counts)

@@ -115,7 +115,8 @@ class CatBoostPairRanker(EngineRanker):
             fit_params = {**fit_params, "early_stopping_rounds": None, "use_best_model": False}
         model = _prepare(estimator, fit_params)
         train, evaluation, _ = _pools(self._library(), queries, weights, model, fit_params)
-        train.set_pairs_weight(_weights(queries, weights, train.num_pairs()))
+        blocks = [weight for *_, weight in iter_weighted_pairs(queries, weights)]
+        train.set_pairs_weight(np.concatenate(blocks))
         options = {name: fit_params[name] for name in _TRAINING_PARAMETERS if name in fit_params}
         model.fit(train, eval_set=evaluation or None, **options)
         self.model_ = model
@@ -286,15 +287,6 @@ def _pairs(
         pairs[start : start + len(block)] = block if position is None else position[block]
         start += len(block)
     return pairs
-
-
-def _weights(queries: Queries, weights: Array, n_pairs: int) -> Array:
-    """Return the weights of the pairs, in the same order."""
-    of_pair, start = np.empty(n_pairs), 0
-    for _, _, block in iter_weighted_pairs(queries, weights):
-        of_pair[start : start + len(block)] = block
-        start += len(block)
-    return of_pair
 
 
 def _readable(X: Any) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from numbers import Integral
 from typing import Any
 
 import narwhals as nw
@@ -16,15 +15,14 @@ from pairity._utils.allreduce import current_peers
 from pairity._utils.json_codec import Entry
 from pairity._utils.threads import limit_threads
 from pairity._utils.typing import Array
-from pairity._utils.validation import show
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.losses import LambdaRank, Loss, as_loss
-from pairity.rankers._boosting import Binned, BoosterRanker
-from pairity.rankers._engines import as_engine_matrix
+from pairity.rankers._boosting import Binned, BoosterRanker, Training
+from pairity.rankers._engines import as_engine_matrix, draw_seed
 from pairity.rankers._evaluation_sets import SET_PARAMETERS
-from pairity.rankers._objective import Follow, Objective, TrackedScores
+from pairity.rankers._objective import Objective, TrackedScores
 from pairity.rankers._streams import as_dataset
 
 # All names of the parameters that pairity reads. The first of each tuple is LGBMRanker's own, and
@@ -115,14 +113,8 @@ class LightGBMRanker(BoosterRanker):
     def _boosting(self) -> str:
         return str(_take(_set_params(self.estimator), _BOOSTING, "gbdt"))
 
-    def _train(
-        self,
-        queries: Queries,
-        follow: Follow,
-        measured_on: Queries | None,
-        fit_params: Any,
-        previous: Any = None,
-    ) -> None:
+    def _train(self, queries: Queries, training: Training) -> None:
+        follow, fit_params, measured_on, previous = training
         lgb, peers = self._library(), current_peers()
         params, n_trees, loss = self._parameters(self._checked_estimator(fit_params))
         requested = _listed(fit_params.get("eval_metric"))
@@ -182,7 +174,7 @@ class LightGBMRanker(BoosterRanker):
         params["verbosity"] = _take(params, ("verbose", "verbosity"), -1)
         random_state = _take(params, _SEED)
         if random_state is not None:
-            params["seed"] = _seed(random_state)
+            params["seed"] = draw_seed(random_state)
         n_trees = int(_take(params, _N_TREES))
         loss = _loss(params, self.loss)
         self._refuse_unused(params, (*_LAMBDARANK, _POSITION_BIAS), loss)
@@ -230,19 +222,6 @@ def _loss(params: dict[str, Any], loss: Any) -> Loss:
         }
         return LambdaRank(gains=None if gains is None else tuple(gains), **settings)
     return as_loss(loss)
-
-
-def _seed(random_state: Any) -> int:
-    limit = np.iinfo(np.int32).max
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(limit))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(limit))
-    if isinstance(random_state, Integral):
-        return int(random_state)
-    raise InputError(
-        f"random_state must be an integer, a NumPy RandomState or None (got {show(random_state)})."
-    )
 
 
 def _metrics(params: Any, requested: list[Any], fit_params: Any) -> dict[str, Any]:

@@ -104,10 +104,6 @@ class LinearRanker(PairRanker):
         """Fit on weighted pairs; see `pairity.rankers.Ranker`."""
         data = linear_data(queries, self.margin)
         require_preferences(queries)
-        return self.fit_data(data, weights, previous=previous)
-
-    def fit_data(self, data: LinearData, weights: Array, *, previous: Any = None) -> Self:
-        """Fit like `fit_pairs`, on rows in any place that `LinearData` supports."""
         require_number(self.alpha, "alpha")
         require_number(self.margin, "margin")
         require_number(self.tol, "tol", positive=True)
@@ -119,19 +115,17 @@ class LinearRanker(PairRanker):
             start = np.where(np.isfinite(scale), previous.coef_ * np.nan_to_num(scale), 0.0)
         with one_blas_thread:
             problem = _Problem(data, weights, scale, float(self.alpha))
-            minimum = _minimise(problem, start, self.tol, self.max_iter)
-        if not minimum.converged:
+            beta, loss, gradient, n_iter = _minimise(problem, start, self.tol, self.max_iter)
+        if not gradient <= max(self.tol, _ROUNDING):
             warnings.warn(
-                f"LinearRanker stopped after {minimum.n_iter} iterations with a largest gradient "
-                f"of {minimum.gradient:.1e} (tol is {self.tol:g}). Raise max_iter or alpha, or "
-                "check for features of very different scale.",
+                f"LinearRanker stopped after {n_iter} iterations with a largest gradient of "
+                f"{gradient:.1e} (tol is {self.tol:g}). Raise max_iter or alpha, or check for "
+                "features of very different scale.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        self.coef_ = minimum.beta / scale
-        self.loss_, self.n_iter_ = minimum.loss, minimum.n_iter
-        self.n_evaluations_ = problem.n_evaluations
-        self._beta, self._scale = minimum.beta, scale
+        self.coef_, self._beta, self._scale = beta / scale, beta, scale
+        self.loss_, self.n_iter_, self.n_evaluations_ = loss, n_iter, problem.n_evaluations
         return self
 
     def response(self, queries: Queries, weights: Array) -> tuple[Array, Array]:
@@ -293,27 +287,21 @@ class _Whitening:
         return np.asarray(solve_triangular(self.factor, of_beta, lower=True))
 
 
-@dataclass(frozen=True, eq=False)
-class _Minimum:
-    beta: Array
-    loss: float
-    gradient: float
-    n_iter: int
-    converged: bool
-
-
-def _minimise(problem: _Problem, start: Array, tol: float, max_iter: int) -> _Minimum:
+def _minimise(
+    problem: _Problem, start: Array, tol: float, max_iter: int
+) -> tuple[Array, float, float, int]:
     """Run L-BFGS in whitened coordinates, scaled so that its first, unit step is Newton's.
 
     Below a gradient of about `_ROUNDING`, the losses of two points no longer differ. Newton steps
-    on the gradient alone then reach a tighter `tol`, as far as rounding permits.
+    on the gradient alone then reach a tighter `tol`, as far as rounding permits. Returns the
+    minimum, its loss, its largest gradient in whitened coordinates, and the number of iterations.
     """
     whitening = problem.whitening(start)
     loss, of_beta = problem.evaluate(start)
     first = whitening.gradient(of_beta)
     length = float(np.linalg.norm(first))
     if np.abs(first).max() <= tol:
-        return _Minimum(start, loss, float(np.abs(first).max()), 0, True)
+        return start, loss, float(np.abs(first).max()), 0
 
     def scaled(v: Array) -> tuple[float, Array]:
         if not v.any():
@@ -342,7 +330,7 @@ def _minimise(problem: _Problem, start: Array, tol: float, max_iter: int) -> _Mi
         if closer >= gradient:
             break
         beta, loss, gradient, n_iter = beta + step, value, closer, n_iter + 1
-    return _Minimum(beta, loss, gradient, n_iter, gradient <= max(tol, _ROUNDING))
+    return beta, loss, gradient, n_iter
 
 
 def _hessian(weights: Array, coef: Array, margin: float, part: Queries) -> Array:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from pairity._utils.extras import import_extra
 from pairity._utils.json_codec import Entry, to_plain
@@ -18,7 +16,7 @@ from pairity.data.features import Features
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, ModelFileError
 from pairity.pairs.losses import as_loss
-from pairity.rankers._engines import unreadable
+from pairity.rankers._engines import draw_seed, unreadable
 from pairity.rankers._estimators import PairRanker
 from pairity.rankers._torch_training import Trainer, Weighted, as_device, dtype_of, moments, predict
 
@@ -270,9 +268,7 @@ class TorchRanker(PairRanker):
     def _draw_seed(self, previous: Any) -> int:
         if self.random_state is None and hasattr(previous, "_seed"):
             return int(previous._seed)
-        if isinstance(self.random_state, Integral):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        return draw_seed(self.random_state)
 
     def _check_parameters(self, torch: Any) -> None:
         if isinstance(self.estimator, type) or not isinstance(self.estimator, torch.nn.Module):
@@ -312,13 +308,6 @@ class TorchRanker(PairRanker):
                 f"{as_loss(self.loss)!r} has no value, which validation and patience need. Remove "
                 "them, or choose another loss."
             )
-        try:
-            check_random_state(self.random_state)
-        except ValueError as error:
-            raise InputError(
-                "random_state must be an integer, a NumPy RandomState or None (got "
-                f"{show(self.random_state)})."
-            ) from error
 
 
 def _set_parameters(module: Any, saved: dict[str, Any]) -> None:

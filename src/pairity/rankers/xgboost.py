@@ -18,10 +18,10 @@ from pairity.data.parquet_features import ParquetFeatures
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.losses import LambdaRank, Logistic, Loss, as_loss
-from pairity.rankers._boosting import Binned, BoosterRanker
+from pairity.rankers._boosting import Binned, BoosterRanker, Training
 from pairity.rankers._engines import as_engine_matrix
 from pairity.rankers._evaluation_sets import SET_PARAMETERS
-from pairity.rankers._objective import Follow, Objective, TrackedScores
+from pairity.rankers._objective import Objective, TrackedScores
 from pairity.rankers._streams import as_quantiles
 
 _TRUNCATION = 32  # XGBoost's default for the top-k pairs of rank:ndcg
@@ -119,14 +119,8 @@ class XGBoostRanker(BoosterRanker):
     def _boosting(self) -> str:
         return str(getattr(self.estimator, "booster", None) or "gbtree")
 
-    def _train(
-        self,
-        queries: Queries,
-        follow: Follow,
-        measured_on: Queries | None,
-        fit_params: Any,
-        previous: Any = None,
-    ) -> None:
+    def _train(self, queries: Queries, training: Training) -> None:
+        follow, fit_params, measured_on, previous = training
         xgb, estimator = self._library(), self._checked_estimator(fit_params)
         params, loss = self._parameters(estimator)
         self._reading = {
