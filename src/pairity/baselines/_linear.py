@@ -13,7 +13,7 @@ from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.data.checks import require_groups, require_preferences
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError
-from pairity.rankers._linear_data import linear_data
+from pairity.rankers._linear_data import linear_data, row_weights
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
 _MAX_COPIED_BYTES = 2**28  # a larger table is not copied to have contiguous columns
@@ -93,10 +93,8 @@ class LinearScorer:
 
 def item_weight_of(queries: Queries) -> Array | None:
     """Return the weight of each item times that of its query; None without weights."""
-    if queries.item_weight is None and queries.query_weight is None:
-        return None
-    weight = queries.weight_of_query[queries.query]
-    return weight if queries.item_weight is None else weight * queries.item_weight
+    unweighted = queries.item_weight is None and queries.query_weight is None
+    return None if unweighted else row_weights(queries)
 
 
 def share_weights(queries: Queries, counts: Array, average: str = "query") -> Queries:

@@ -29,8 +29,8 @@ from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.metrics import ndcg
-from pairity.metrics.positions import ratio, sums
-from pairity.pairs.cells import cell_counts, cell_sums
+from pairity.metrics.positions import sums
+from pairity.pairs.cells import query_auc
 
 UTILITIES = ("auc", "ndcg@10")
 _DIGITS = 6  # of each resampled violation, of which a run has a thousand
@@ -276,8 +276,7 @@ def as_rankings(queries: Queries, result: Any) -> Rankings:
 
 def _utility(queries: Queries, copies: Copies) -> Iterator[Measure]:
     repeated = copies.queries
-    in_order = cell_sums(repeated, copies.scores).sum(axis=(1, 2))
-    auc = ratio(in_order, cell_counts(repeated).sum(axis=(1, 2)))
+    auc = query_auc(repeated, copies.scores)
     pairs = Support(queries).all_pairs()
     by_copy = ndcg(repeated, copies.scores, k=10, gain=choose_gain("auto", queries))
     for name, values, n_pairs in (("auc", auc, pairs), ("ndcg@10", by_copy, None)):

@@ -134,28 +134,19 @@ def train_on_workers(queries: DaskQueries, ranker: Any, training: Training) -> N
 def _run(queries: DaskQueries, ranker: Any, training: Training) -> Any:
     client, addresses = queries.client, queries.addresses()
     token, tasks = secrets.token_hex(8), []
-    library = type(ranker).engine[0]
+    library, size = type(ranker).engine[0], len(addresses)
     follow: Any = copy.copy(training.follow)
     if hasattr(follow, "measured_on"):
         follow.measured_on = None  # each worker measures on its own share
     training = Training(follow, training.fit_params)
     try:
         reserved = [
-            client.submit(_reserve_port, token, rank, workers=[address], pure=False)
+            client.submit(_reserve, token, rank, size, library, workers=[address], pure=False)
             for rank, address in enumerate(addresses)
         ]
-        places = _results(client, reserved, addresses)
-        door, tracker = 0, {}
-        if len(addresses) > 1:
-            opened = client.submit(
-                _open_door, token, len(addresses), library, places[0][0], workers=[addresses[0]],
-                pure=False,
-            )  # fmt: skip
-            ((door, tracker),) = _results(client, [opened], addresses[:1])
-        meeting = Meeting(
-            token, secrets.token_bytes(32), tuple(host for host, _ in places),
-            tuple(port for _, port in places), door, tracker,
-        )  # fmt: skip
+        hosts, ports, doors, trackers = zip(*_results(client, reserved, addresses), strict=True)
+        key = secrets.token_bytes(32)
+        meeting = Meeting(token, key, hosts, ports, doors[0], trackers[0])
         tasks = [
             client.submit(
                 _train, meeting, rank, ranker, share, training, workers=[address], pure=False
@@ -245,29 +236,31 @@ def _wait_for_workers(client: Any, wanted: int) -> None:
 # --- on a worker ---------------------------------------------------------------------------------
 
 
-def _reserve_port(token: str, rank: int) -> tuple[str, int]:
-    """Return the host of this worker and a port that is reserved for it."""
+def _reserve(
+    token: str, rank: int, size: int, library: str
+) -> tuple[str, int, int, dict[str, Any]]:
+    """Return the host of this worker and a port that is reserved for it.
+
+    The first worker also opens a port for sums, and starts XGBoost's tracker.
+    """
     from distributed import get_worker
     from distributed.comm import get_address_host
 
     address = get_worker().address
     host = "127.0.0.1" if address.startswith("inproc") else get_address_host(address)
     _open[token, rank] = reserved = socket.create_server((host, 0))
-    return host, int(reserved.getsockname()[1])
-
-
-def _open_door(token: str, size: int, library: str, host: str) -> tuple[int, dict[str, Any]]:
-    """Open a port for sums, and start XGBoost's tracker, on the first worker."""
-    _open[token, -1] = door = socket.create_server((host, 0), backlog=size)
-    tracker: dict[str, Any] = {}
-    if library == "xgboost":
+    port, door, tracker = int(reserved.getsockname()[1]), 0, {}
+    if rank == 0 and size > 1:
+        _open[token, -1] = opened = socket.create_server((host, 0), backlog=size)
+        door = int(opened.getsockname()[1])
+    if door and library == "xgboost":
         from xgboost.tracker import RabitTracker
 
         started = RabitTracker(n_workers=size, host_ip=host, sortby="task", timeout=int(MEETING))
         started.start()
         _trackers[token] = started
         tracker = dict(started.worker_args())
-    return int(door.getsockname()[1]), tracker
+    return host, port, door, tracker
 
 
 def _train(

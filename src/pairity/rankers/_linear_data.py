@@ -43,7 +43,7 @@ class LinearData(ABC):
     """Queries whose features are multiplied by coefficients, in the units of the features.
 
     Pairs are the preference pairs of the queries. `weights` is W of shape (n_groups, n_groups); a
-    pair with an item of unknown group has weight `fill`. Sums are over pairs and not divided. The
+    pair with an item of unknown group has weight 1. Sums are over pairs and not divided. The
     loss is logistic, of pairs to be won by `margin` (`pairs.logistic.subtract_margin`).
     """
 
@@ -55,13 +55,14 @@ class LinearData(ABC):
         """Number of features."""
         return int(self.queries.n_features)
 
-    @abstractmethod
     def deviations(self) -> Array:
         """Return the standard deviation of each feature over weighted rows; inf if constant."""
+        deviations: Array = self.queries.cached("deviations", None, self._deviations)
+        return deviations
 
     @abstractmethod
-    def total_weight(self, weights: Array, *, fill: float = 1.0) -> float:
-        """Return the weight of all pairs."""
+    def _deviations(self) -> Array:
+        """Compute `deviations`."""
 
     @abstractmethod
     def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
@@ -82,9 +83,11 @@ class LinearData(ABC):
     def scores(self, coefs: Array) -> Array:
         """Return scores of shape (n_coefs, n_items), for several coefficient vectors."""
 
-    @abstractmethod
     def sample(self, weights: Array) -> Any:
-        """Return some of the queries, with features in memory and a positive total weight."""
+        """Return some of the queries, with features in memory, or all if those have weight 0."""
+        queries, step = self.queries, sampling_step(self.queries.n_items, self.n_features)
+        part = queries.cached("curvature sample", step, lambda: queries.thinned(step))
+        return part if total_weight(part, weights) > 0.0 else queries
 
 
 def linear_data(queries: Any, margin: float = 0.0) -> LinearData:
@@ -104,10 +107,6 @@ class _Local(LinearData):
     @abstractmethod
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
         """Yield parts of the queries, their features, and their scores."""
-
-    def total_weight(self, weights: Array, *, fill: float = 1.0) -> float:
-        """Return the weight of all pairs."""
-        return total_weight(self.queries, self.queries.pad(weights, fill=fill))
 
     def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
         """Return loss and gradient."""
@@ -154,23 +153,12 @@ class InMemory(_Local):
 
     _last: tuple[Array, Array] | None = None
 
-    def deviations(self) -> Array:
-        """Return standard deviations, computed once for given queries."""
-        return self.queries.cached("deviations", None, self._deviations)  # type: ignore[no-any-return]
-
     def _deviations(self) -> Array:
         return _as_deviations(*_moments(self.queries.X, row_weights(self.queries))[1:])
 
     def scores(self, coefs: Array) -> Array:
         """Return scores for several coefficient vectors."""
         return times(self.queries.X, coefs.T).T
-
-    def sample(self, weights: Array) -> Queries:
-        """Return some of the queries, or all if those have weight 0."""
-        queries: Queries = self.queries
-        step = sampling_step(queries.n_items, self.n_features)
-        part = queries.cached("curvature sample", step, lambda: queries.thinned(step))
-        return part if total_weight(part, weights) > 0.0 else queries
 
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
         """Yield all queries. Scores are cached: several sums are needed at the same `coef`."""
@@ -195,8 +183,7 @@ class Streamed(_Local):
         marks = np.arange(height, queries.n_items, height)
         self._cuts = np.unique(np.r_[0, np.searchsorted(bounds, marks), len(bounds) - 1])
 
-    def deviations(self) -> Array:
-        """Return standard deviations, computed once."""
+    def _deviations(self) -> Array:
         return self._prepared[0]
 
     def scores(self, coefs: Array) -> Array:
@@ -245,20 +232,11 @@ class OnWorkers(LinearData):
     Coefficients and weight tables are sent to the workers, which return sums.
     """
 
-    _deviations: Array | None = None
-
-    def deviations(self) -> Array:
-        """Return standard deviations, from the moments of the workers' shares."""
-        if self._deviations is None:
-            moments = _Moments(self.n_features)
-            for share in self.queries.gather(_moments_of):
-                moments.add(*share)
-            self._deviations = moments.deviations()
-        return self._deviations
-
-    def total_weight(self, weights: Array, *, fill: float = 1.0) -> float:
-        """Return the weight of all pairs."""
-        return float(self._sum("total_weight", weights, fill=fill))
+    def _deviations(self) -> Array:
+        moments = _Moments(self.n_features)
+        for share in self.queries.gather(_moments_of):
+            moments.add(*share)
+        return moments.deviations()
 
     def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
         """Return loss and gradient."""
@@ -275,26 +253,17 @@ class OnWorkers(LinearData):
 
     def scores(self, coefs: Array) -> Any:
         """Return scores, which stay on the workers."""
-        return self.queries.each(partial(_call, "scores", self.margin, (coefs,), {}))
+        return self.queries.each(partial(_call, "scores", self.margin, (coefs,)))
 
-    def sample(self, weights: Array) -> Any:
-        """Return some of the queries, on the workers, or all if those have weight 0."""
-        return self._sampled if total_weight(self._sampled, weights) > 0.0 else self.queries
-
-    @cached_property
-    def _sampled(self) -> Any:
-        return self.queries.thinned(sampling_step(self.queries.n_items, self.n_features))
-
-    def _sum(self, method: str, *arguments: Any, **options: Any) -> Array:
-        call = partial(_call, method, self.margin, arguments, options)
-        return np.asarray(self.queries.total(call))
+    def _sum(self, method: str, *arguments: Any) -> Array:
+        return np.asarray(self.queries.total(partial(_call, method, self.margin, arguments)))
 
 
-def _call(method: str, margin: float, arguments: Any, options: Any, queries: Queries) -> Array:
+def _call(method: str, margin: float, arguments: Any, queries: Queries) -> Array:
     """Call a method of `LinearData` for one worker's share of the queries."""
     data = queries.cached("linear", margin, lambda: InMemory(queries, margin))
     with one_blas_thread:
-        answer = getattr(data, method)(*arguments, **options)
+        answer = getattr(data, method)(*arguments)
     return np.concatenate([[answer[0]], answer[1]]) if isinstance(answer, tuple) else answer
 
 

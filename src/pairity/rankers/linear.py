@@ -204,7 +204,7 @@ class _Problem:
 
     def __init__(self, data: LinearData, weights: Array, scale: Array, alpha: float) -> None:
         self.data, self.weights, self.scale, self.alpha = data, weights, scale, alpha
-        self.total = data.total_weight(weights)
+        self.total = total_weight(data.queries, weights)
         self.n_evaluations = 0
         if self.total == 0.0:
             raise InputError("All preference pairs have weight 0. Check the weights.")

@@ -312,21 +312,14 @@ class TorchRanker(PairRanker):
 
 def _set_parameters(module: Any, saved: dict[str, Any]) -> None:
     """Give a module the saved parameters, or refuse a module that they do not fit."""
-    own = module.state_dict()
     try:
-        for name in sorted(own.keys() | saved.keys()):
-            if name not in own or name not in saved:
-                owner = "the file" if name in saved else "the module"
-                raise ValueError(f"only {owner} has {show(name)}")
-            expected, found = (
-                f"{tuple(getattr(tensor, 'shape', ()))} {getattr(tensor, 'dtype', None)}"
-                for tensor in (own[name], saved[name])
-            )
-            if expected != found:
-                raise ValueError(f"{name!r} is {expected} in the module and {found} in the file")
-        module.load_state_dict(saved)
+        module.load_state_dict(saved)  # which refuses other names and shapes, and casts other types
+        for name, own in module.state_dict().items():
+            if own.dtype != saved[name].dtype:
+                types = f"{own.dtype} in the module and {saved[name].dtype} in the file"
+                raise ValueError(f"{name!r} is {types}")
     except Exception as error:
         raise ModelFileError(
-            f"The module is not the one that was saved: {error}. Construct it as for training, "
-            "and pass it: load(path, module=my_module)."
+            f"The module is not the one that was saved: {' '.join(str(error).split())} Construct "
+            "it as for training, and pass it: load(path, module=my_module)."
         ) from error
