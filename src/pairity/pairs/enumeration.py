@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,27 +67,19 @@ def iter_weighted_pairs(
     Weights are those of `relative_weights`. Pairs of weight 0 are left out. With two tables, the
     mirrored pairs of a block follow it, with the item of lower label as the preferred one.
     """
-    relative = relative_weights(queries, table)
-    observed, *mirrored = relative if relative.ndim == 3 else (relative,)
+    relative, signs = relative_weights(queries, table), _positive_weights(queries)
+    parts = (relative, queries.item_weight, queries.query_weight)
+    all_positive = all(part is None or bool((part > 0).all()) for part in parts)
+    everything: Any = slice(None)
     for preferred, other in iter_pairs(queries, block=block):
-        yield from _positive_pairs(queries, observed, preferred, other)
-        for weights in mirrored:
-            for better, worse, weight in _positive_pairs(queries, weights, preferred, other):
-                yield worse, better, weight
-
-
-def _positive_pairs(
-    queries: Queries, padded: Array, preferred: NDArray[np.int64], other: NDArray[np.int64]
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], Array]]:
-    """Yield a block of pairs with their weights, without those of weight 0, if any are left."""
-    weight = _weigh(queries, padded, preferred, other)
-    parts = (padded, queries.item_weight, queries.query_weight)
-    if all(part is None or bool((part > 0).all()) for part in parts):
-        yield preferred, other, weight
-        return
-    keep = _weigh(_positive_weights(queries), padded > 0, preferred, other) > 0
-    if keep.any():
-        yield preferred[keep], other[keep], weight[keep]
+        rows = (preferred, other)
+        for padded in relative if relative.ndim == 3 else relative[None]:
+            weight, keep = _weigh(queries, padded, preferred, other), everything
+            if not all_positive:
+                keep = _weigh(signs, padded > 0, preferred, other) > 0
+            if len(weight[keep]):
+                yield rows[0][keep], rows[1][keep], weight[keep]
+            rows = (other, preferred)  # of mirrored pairs
 
 
 def _positive_weights(queries: Queries) -> Queries:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from pairity.pairs.kernels.common import WIDEST, exponentials, gather, items_of, span
+from pairity.pairs.kernels.common import WIDEST, exponentials, gather, items_of, pair_terms, span
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -38,10 +38,8 @@ def _pairs_wide(items, s, most, curved, above, below):
     for i in range(n):
         stride = -(-(n - start[i]) // most) if start[i] < n else 1
         for j in range(start[i] + i % stride, n, stride):
-            d = s[i] - s[j]
-            e = np.exp(-abs(d))
-            p = 1.0 / (1.0 + e)
-            t = e * p * p if curved else (e * p if d >= 0 else p)
+            miss, curvature = pair_terms(s[i] - s[j])
+            t = curvature if curved else miss
             t *= weight[i] * weight[j] * stride
             above[i, code[j]] += t
             below[j, code[i]] += t

@@ -19,6 +19,7 @@ checks at run time that arrays lie a few vectors apart, and otherwise adds in an
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ WIDEST = 340.0  # range of scores up to which exp(s - middle) and its products c
 LANES = 8  # doubles in the widest vector register
 APART = 128  # minimum number of entries of a working array
 FAST = {"reassoc", "contract", "nsz", "arcp"}
+_TAYLOR = np.array([1.0 / math.factorial(m) for m in range(14)])  # of exp
 
 # Inlined functions are compiled into their callers: passing five arrays to a call costs more than a
 # short loop.
@@ -100,24 +102,21 @@ def exponentials(n, s, middle, a, bits, scale):
         x = s[j] - middle
         k = np.floor(x * 1.4426950408889634 + 0.5)
         r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10
-        p = 1.0 / 6227020800.0
-        p = p * r + 1.0 / 479001600.0
-        p = p * r + 1.0 / 39916800.0
-        p = p * r + 1.0 / 3628800.0
-        p = p * r + 1.0 / 362880.0
-        p = p * r + 1.0 / 40320.0
-        p = p * r + 1.0 / 5040.0
-        p = p * r + 1.0 / 720.0
-        p = p * r + 1.0 / 120.0
-        p = p * r + 1.0 / 24.0
-        p = p * r + 1.0 / 6.0
-        p = p * r + 0.5
-        p = p * r + 1.0
-        p = p * r + 1.0
+        p = _TAYLOR[13]
+        for m in range(12, -1, -1):
+            p = p * r + _TAYLOR[m]
         a[j] = p
         bits[j] = (np.int64(k) + 1023) << 52
     for j in range(np.uintp(0), np.uintp(n)):
         a[j] *= scale[j]
+
+
+@inlined
+def pair_terms(difference):
+    """The miss t = 1 / (1 + exp(d)) of a pair and its curvature t (1 - t), for any difference d."""
+    e = np.exp(-abs(difference))
+    p = 1.0 / (1.0 + e)
+    return e * p if difference >= 0 else p, e * p * p
 
 
 @inlined

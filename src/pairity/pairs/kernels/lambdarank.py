@@ -44,7 +44,6 @@ from pairity.pairs.kernels.common import (
 )
 
 _FEW = 200  # items; ranks of such lists are found by counting
-_RUN = 12  # items; sorted by insertion before runs are merged
 _FAR = 1e200  # a score after the last item, whose pairs add nothing
 _LOG_2 = 0.6931471805599453
 
@@ -98,41 +97,7 @@ class Ties(NamedTuple):
     share: float
 
 
-# --- sorting -----------------------------------------------------------------------------------
-
-
-@njit(cache=True, nogil=True)
-def _sort_falling(n, scores, keys, index, more_keys, more_index):
-    """Sort positions by falling score: the result is in ``index[:n]``, the scores in `keys`."""
-    for lo in range(0, n, _RUN):
-        for r in range(lo, min(lo + _RUN, n)):
-            place = r
-            while place > lo and scores[r] > keys[place - 1]:
-                keys[place] = keys[place - 1]
-                index[place] = index[place - 1]
-                place -= 1
-            keys[place] = scores[r]
-            index[place] = r
-    width = _RUN
-    while width < n:
-        for lo in range(0, n, 2 * width):
-            middle = min(lo + width, n)
-            high = min(lo + 2 * width, n)
-            left = lo
-            right = middle
-            for place in range(lo, high):
-                if right == high or (left < middle and keys[left] >= keys[right]):
-                    more_keys[place] = keys[left]
-                    more_index[place] = index[left]
-                    left += 1
-                else:
-                    more_keys[place] = keys[right]
-                    more_index[place] = index[right]
-                    right += 1
-        for place in range(n):
-            keys[place] = more_keys[place]
-            index[place] = more_index[place]
-        width *= 2
+# --- ranks -------------------------------------------------------------------------------------
 
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
@@ -227,41 +192,26 @@ def _add_row(lo, hi, w, force, curve, g, h, u0):
 
 @inlined
 def _row(
-    lo, hi, s, a, z, gain, discount, w, delta, force, curve, g, h,
-    s0, a0, z0, gain0, discount0, u0, narrow, near, sigma, certain,
+    lo, hi, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
+    s0, a0, z0, gain0, discount0, u0, tied, reach, share, level, even, narrow, near, sigma, certain,
 ):  # fmt: skip
     """One preferred item against the range of lower ones: the sums that belong to it."""
     if narrow:
         hi = padded(lo, hi)
-    _swap_gains(lo, hi, gain, discount, delta, gain0, discount0)
+    if tied:
+        _swap_gains_tied(
+            lo, hi, s, gain, discount, delta, s0, gain0, discount0, reach, share, level, even
+        )
+    else:
+        _swap_gains(lo, hi, gain, discount, delta, gain0, discount0)
     if narrow:
         a0 = 0.0 if certain else a0
         plain = _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near)
     else:
         s0 = -np.inf if certain else s0
         plain = _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma)
-    total, bend = _add_row(lo, hi, w, force, curve, g, h, u0)
-    return plain, total, bend
-
-
-@inlined
-def _tied_row(
-    lo, hi, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
-    s0, a0, z0, gain0, discount0, u0, reach, share, level, even, narrow, near, sigma, certain,
-):  # fmt: skip
-    """The same where scores tie, of merged items."""
-    if narrow:
-        hi = padded(lo, hi)
-    _swap_gains_tied(
-        lo, hi, s, gain, discount, delta, s0, gain0, discount0, reach, share, level, even
-    )
-    if narrow:
-        a0 = 0.0 if certain else a0
-        _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near)
-    else:
-        s0 = -np.inf if certain else s0
-        _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma)
-    plain = _dot(lo, hi, count, force)
+    if tied:
+        plain = _dot(lo, hi, count, force)
     total, bend = _add_row(lo, hi, w, force, curve, g, h, u0)
     return plain, total, bend
 
@@ -277,6 +227,8 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, rates, ties):
     index, passed, top_ranked = top
     top_s, top_a, top_z, top_gain, top_discount, top_w, top_g, top_h, top_count = top_ranked
     delta, force, curve, narrow, near, sigma, certain = rates
+    tied = ties is not None
+    all_even, edge, edge_score, edge_reach, edge_share = s, -1, 0.0, 0.0, 0.0
     if ties is not None:
         all_even, edge, edge_score, edge_reach, edge_share = ties
     n = code.size
@@ -296,38 +248,22 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, rates, ties):
         for r in range(head, last):
             i = by_group[r]
             u = weight[i]
-            if ties is None:
-                if rank[i] < k:
-                    added, total, bend = _row(
-                        start[i], n, s, a, z, gain, discount, w, delta, force, curve, g, h,
-                        s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
-                        certain,
-                    )  # fmt: skip
-                else:
-                    added, total, bend = _row(
-                        passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
-                        top_w, delta, force, curve, top_g, top_h,
-                        s[i], a[i], z[i], gain[i], discount[i], u, narrow, near, sigma,
-                        certain,
-                    )  # fmt: skip
-                plain += added
-            else:
-                if rank[i] < k:
-                    inside = rank[i] != edge  # the item's block lies entirely among the first k
-                    added, total, bend = _tied_row(
-                        start[i], n, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
-                        s[i], a[i], z[i], gain[i], discount[i], u,
-                        discount[i] if inside else edge_reach, 1.0 if inside else edge_share,
-                        s[i], all_even[i], narrow, near, sigma, certain,
-                    )  # fmt: skip
-                else:  # all items of the list of the first k are above the item
-                    added, total, bend = _tied_row(
-                        passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
-                        top_count, top_w, delta, force, curve, top_g, top_h,
-                        s[i], a[i], z[i], gain[i], discount[i], u, 0.0, 0.0, edge_score,
-                        edge_reach - edge_share * discount[i], narrow, near, sigma, certain,
-                    )  # fmt: skip
-                plain += count[i] * added
+            if rank[i] < k:
+                inside = rank[i] != edge  # the item's block lies entirely among the first k
+                added, total, bend = _row(
+                    start[i], n, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
+                    s[i], a[i], z[i], gain[i], discount[i], u, tied,
+                    discount[i] if inside else edge_reach, 1.0 if inside else edge_share,
+                    s[i], all_even[i], narrow, near, sigma, certain,
+                )  # fmt: skip
+            else:  # all items of the list of the first k are above the item
+                added, total, bend = _row(
+                    passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
+                    top_count, top_w, delta, force, curve, top_g, top_h,
+                    s[i], a[i], z[i], gain[i], discount[i], u, tied, 0.0, 0.0, edge_score,
+                    edge_reach - edge_share * discount[i], narrow, near, sigma, certain,
+                )  # fmt: skip
+            plain += count[i] * added if tied else added
             g[i] -= u * total
             h[i] += u * bend
         head = end
@@ -352,8 +288,7 @@ def _share_positions(n, k, rank, discounts, size, mean, even):
     reach - share · mean_B; for blocks not cut, that is mean_A - mean_B.
     """
     edge, reach, share = -1, 0.0, 0.0
-    for i in range(n):
-        size[i] = 0
+    size[:n] = 0
     for i in range(n):
         size[rank[i]] += 1
     lo = 0
@@ -441,15 +376,15 @@ def _scatter_merged(items, merged_weight, target, values, factor, out):
 
 
 @njit(cache=True, nogil=True)
-def _rank(n, s, rank, keys, index, more_keys, more_index):
+def _rank(n, s, rank):
     """Write the number of items above each item; returns whether scores tie."""
     if n <= _FEW:
         return 2 * _count_above(n, s, rank) < n * (n - 1)
-    _sort_falling(n, s, keys, index, more_keys, more_index)
+    falling = np.argsort(-s[:n])
     tied = False
     for r in range(n):
-        same = r > 0 and keys[r] == keys[r - 1]
-        rank[index[r]] = rank[index[r - 1]] if same else r
+        same = r > 0 and s[falling[r]] == s[falling[r - 1]]
+        rank[falling[r]] = rank[falling[r - 1]] if same else r
         tied |= same
     return tied
 
@@ -512,9 +447,6 @@ def lambdarank(
     rank, target = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     bits = np.empty(size, dtype=np.int64)
     scale = bits.view(np.float64)
-    buffer = layout.longest if layout.longest > _FEW else 1
-    keys, more_keys = np.empty(buffer), np.empty(buffer)
-    index, more_index = np.empty(buffer, dtype=np.int64), np.empty(buffer, dtype=np.int64)
     mean, block_even, even = np.empty(size), np.empty(size), np.empty(size)
     merged = Items(
         layout.order, np.empty(size, dtype=np.int32), layout.level,
@@ -531,7 +463,7 @@ def lambdarank(
             scatter(items.order, h, 0.0, hessian)
             continue
         lowest, highest = span(n, s)
-        tied = _rank(n, s, rank, keys, index, more_keys, more_index)
+        tied = _rank(n, s, rank)
         best = 0.0
         for i in range(n):
             gain[i] = gains[np.int64(labels[items.order[i]])]

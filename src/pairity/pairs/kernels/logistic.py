@@ -33,6 +33,7 @@ from pairity.pairs.kernels.common import (
     inlined,
     items_of,
     padded,
+    pair_terms,
     scatter,
     span,
 )
@@ -194,18 +195,19 @@ def _walk_rows(
     """Compare the preferred items ``rows[head:last]`` (of one group) with all lower items.
 
     Items of one label have the same lower items and are taken four or two at a time. Three are
-    taken as four if scores are `narrow`: the fourth is so far above all others that it adds
-    nothing. Items with weights are taken one by one.
+    taken as four if scores are `narrow`: the fourth, after the last item, is so far above all
+    others that it adds nothing. Items with weights are taken one by one.
     """
     r = head
     while r < last:
         i0 = rows[r]
         begin = start[i0]
         end = padded(begin, n)
-        if uniform and r + 3 < last and start[rows[r + 3]] == begin:
-            i1, i2, i3 = rows[r + 1], rows[r + 2], rows[r + 3]
+        four = uniform and r + 3 < last and start[rows[r + 3]] == begin
+        if four or (narrow and r + 2 < last and start[rows[r + 2]] == begin):
+            i1, i2, i3 = rows[r + 1], rows[r + 2], rows[r + 3] if four else n
             g0, g1, g2, g3, h0, h1, h2, h3 = _rows_4(
-                begin, end, a, w, miss, curve, a[i0], a[i1], a[i2], a[i3]
+                begin, end, a, w, miss, curve, a[i0], a[i1], a[i2], a[i3] if four else _ABOVE_ALL
             )
             gradient[i0] -= g0
             gradient[i1] -= g1
@@ -215,19 +217,7 @@ def _walk_rows(
             hessian[i1] += h1
             hessian[i2] += h2
             hessian[i3] += h3
-            r += 4
-        elif narrow and r + 2 < last and start[rows[r + 2]] == begin:
-            i1, i2 = rows[r + 1], rows[r + 2]
-            g0, g1, g2, _, h0, h1, h2, _ = _rows_4(
-                begin, end, a, w, miss, curve, a[i0], a[i1], a[i2], _ABOVE_ALL
-            )
-            gradient[i0] -= g0
-            gradient[i1] -= g1
-            gradient[i2] -= g2
-            hessian[i0] += h0
-            hessian[i1] += h1
-            hessian[i2] += h2
-            r += 3
+            r += 4 if four else 3
         elif uniform and r + 1 < last and start[rows[r + 1]] == begin:
             i1 = rows[r + 1]
             g0, g1, h0, h1 = _rows_2(begin, end, a, w, miss, curve, a[i0], a[i1])
@@ -286,16 +276,13 @@ def _logistic_wide(s, items, table, gradient, hessian, cells):
     n = code.size
     for i in range(n):
         for j in range(start[i], n):
-            d = s[i] - s[j]
-            e = np.exp(-abs(d))
-            p = 1.0 / (1.0 + e)
-            t = e * p if d >= 0 else p
+            t, curvature = pair_terms(s[i] - s[j])
             u = weight[i] * weight[j]
             w = table[code[i], code[j]] * u
             gradient[i] -= w * t
             gradient[j] += w * t
-            hessian[i] += w * (e * p * p)
-            hessian[j] += w * (e * p * p)
+            hessian[i] += w * curvature
+            hessian[j] += w * curvature
             cells[code[i], code[j]] += u * t
 
 
@@ -317,16 +304,8 @@ def _add_logarithms(lo, hi, x, bits, power, logs):
         r = (x[j] - 1.0) / (x[j] + 1.0)
         z = r * r
         p = 1.0 / 21.0
-        p = p * z + 1.0 / 19.0
-        p = p * z + 1.0 / 17.0
-        p = p * z + 1.0 / 15.0
-        p = p * z + 1.0 / 13.0
-        p = p * z + 1.0 / 11.0
-        p = p * z + 1.0 / 9.0
-        p = p * z + 1.0 / 7.0
-        p = p * z + 1.0 / 5.0
-        p = p * z + 1.0 / 3.0
-        p = p * z + 1.0
+        for m in range(19, 0, -2):
+            p = p * z + 1.0 / m
         logs[j] += power[j] * 0.6931471805599453 + 2.0 * r * p
         x[j] = 1.0
 
@@ -506,10 +485,9 @@ def _product_wide(s, items, table, vector, out):
     n = code.size
     for i in range(n):
         for j in range(start[i], n):
-            e = np.exp(-abs(s[i] - s[j]))
-            p = 1.0 / (1.0 + e)
+            _, curvature = pair_terms(s[i] - s[j])
             w = table[code[i], code[j]] * weight[i] * weight[j]
-            m = w * (e * p * p) * (vector[i] - vector[j])
+            m = w * curvature * (vector[i] - vector[j])
             out[i] += m
             out[j] -= m
 

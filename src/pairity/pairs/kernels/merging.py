@@ -47,14 +47,11 @@ def _sort_again(b, head, end, scores, order, rising, keys):
         if left < 0:
             break
     if left < 0:
-        for r in range(n):
-            keys[r] = scores[order[b + rising[head + r]]]
-        places = np.argsort(keys[:n])
         items = rising[head:end].copy()
-        sorted_keys = keys[:n][places]
-        for r in range(n):
-            rising[head + r] = items[places[r]]
-            keys[r] = sorted_keys[r]
+        keys[:n] = scores[order[b + items]]
+        places = np.argsort(keys[:n])
+        rising[head:end] = items[places]
+        keys[:n] = keys[:n][places]
     keys[n] = np.inf
 
 
@@ -137,20 +134,14 @@ def merge(first, last, layout, scores, margin, rising, near, far, sums, cells):
         n = bounds[q + 1] - b
         u = start[b] if n else 0
         v = n - u
-        for k in range(n_codes):
-            for c in range(n_codes):
-                cells[q, k, c] = 0.0
+        cells[q] = 0.0
         if v == 0:
             continue
         _sort_again(b, b, b + u, scores, order, rising, upper)
         _sort_again(b, b + u, b + n, scores, order, rising, lower)
         _merge(u, v, upper, lower, margin, above, u_near, u_far, l_near, l_far)
-        for i in range(u):
-            near[b + i] = u_near[i]
-            far[b + i] = u_far[i]
-        for j in range(v):
-            near[b + u + j] = l_near[j]
-            far[b + u + j] = l_far[j]
+        near[b : b + u], near[b + u : b + n] = u_near[:u], l_near[:v]
+        far[b : b + u], far[b + u : b + n] = u_far[:u], l_far[:v]
         of_upper = b + 2 * q
         of_lower = of_upper + u + 1
         _add_up(b, b, u, rising, code, weight, of_upper, sums)

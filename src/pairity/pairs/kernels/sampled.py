@@ -16,6 +16,7 @@ from pairity.pairs.kernels.common import (
     exponentials,
     gather,
     items_of,
+    pair_terms,
     scatter,
     span,
 )
@@ -76,11 +77,7 @@ def sampled(
                     t = a[j] * r
                     c = t * (a[i] * r)
                 else:
-                    d = s[i] - s[j]
-                    x = np.exp(-abs(d))
-                    r = 1.0 / (1.0 + x)
-                    t = x * r if d >= 0 else r
-                    c = x * r * r
+                    t, c = pair_terms(s[i] - s[j])
                 w = table[code[i], code[j]] * u * weight[j]
                 g[i] -= w * t
                 g[j] += w * t

@@ -5,90 +5,40 @@ import math
 import numpy as np
 from numba import njit
 
-from pairity.pairs.kernels.long_lists.tables import (
-    DECAYS,
-    FAR_TIME,
-    ITEM_TIME,
-    NEAR,
-    NEAR_TIME,
-    PRODUCT_RANGE,
-    WIDE_TIME,
-    WIDTH,
-)
+from pairity.pairs.kernels.common import span
+from pairity.pairs.kernels.long_lists.tables import DECAYS, NEAR, PRODUCT_RANGE, WIDTH
+
+# Times in nanoseconds, measured on one machine. Only their ratios matter, and only roughly.
+# Those of a pair are in `lists`.
+_WIDE_TIME = 2.5  # the exponential of a pair, if scores spread too far for products
+_ITEM_TIME = 10.0  # an item in the sweeps, beyond its time among visited pairs
+_NEAR_TIME = 900.0  # a box and group that a chunk uses, in both sweeps
+_FAR_TIME = 50.0  # any other box and group, in both sweeps
 
 
 @njit(cache=True, nogil=True)
 def place_items(scores):
     """Return every item's box, its place there, and where the boxes are."""
-    n = scores.size
-    box = np.empty(n, np.int32)
-    place = np.empty(n)
-    low = high = np.floor(scores[0] / WIDTH)
-    for i in range(n):
-        cell = np.floor(scores[i] / WIDTH)
-        low = min(low, cell)
-        high = max(high, cell)
-        place[i] = (scores[i] - WIDTH * cell) - 0.5 * WIDTH
-    if high - low >= 4.0 * n + 4096.0:
-        return box, place, _number_sorted(scores, box)
-    where = np.empty(int(high - low) + 1)
-    for b in range(where.size):
-        where[b] = WIDTH * (low + b)
-    for i in range(n):
-        box[i] = int(np.floor(scores[i] / WIDTH) - low)
-    return box, place, renumber(box, where)
+    cell = np.floor(scores / WIDTH)
+    place = (scores - WIDTH * cell) - 0.5 * WIDTH
+    low, high = span(cell.size, cell)
+    if high - low >= 4.0 * scores.size + 4096.0:  # too far apart to enumerate all boxes
+        where = WIDTH * np.unique(cell)
+        return np.searchsorted(where, WIDTH * cell).astype(np.int32), place, where
+    box = (cell - low).astype(np.int32)
+    return box, place, renumber(box, WIDTH * (low + np.arange(int(high - low) + 1)))
 
 
 @njit(cache=True, nogil=True)
 def renumber(box, where):
     """Number only the boxes in use, in the same order; return where they are."""
-    number = np.zeros(where.size, np.int32)
+    used = np.zeros(where.size, np.bool_)
     for i in range(box.size):
-        number[box[i]] = 1
-    used = np.empty(where.size)
-    n_used = 0
-    for b in range(where.size):
-        if number[b] > 0:
-            number[b] = n_used
-            used[n_used] = where[b]
-            n_used += 1
+        used[box[i]] = True
+    number = np.cumsum(used) - 1
     for i in range(box.size):
         box[i] = number[box[i]]
-    return used[:n_used]
-
-
-@njit(cache=True, nogil=True)
-def _number_sorted(scores, box):
-    """Number the boxes by merge sort, if they lie too far apart to enumerate all boxes."""
-    n = scores.size
-    order = np.empty(n, np.int64)
-    other = np.empty(n, np.int64)
-    for i in range(n):
-        order[i] = i
-    width = 1
-    while width < n:
-        for low in range(0, n, 2 * width):
-            middle = min(low + width, n)
-            high = min(middle + width, n)
-            i, j = low, middle
-            for k in range(low, high):
-                if j >= high or (i < middle and scores[order[i]] <= scores[order[j]]):
-                    other[k] = order[i]
-                    i += 1
-                else:
-                    other[k] = order[j]
-                    j += 1
-        order, other = other, order
-        width *= 2
-    where = np.empty(n)
-    n_used = 0
-    for k in range(n):
-        cell = WIDTH * np.floor(scores[order[k]] / WIDTH)
-        if n_used == 0 or cell != where[n_used - 1]:
-            where[n_used] = cell
-            n_used += 1
-        box[order[k]] = n_used - 1
-    return where[:n_used]
+    return where[used]
 
 
 @njit(cache=True, nogil=True)
@@ -154,7 +104,7 @@ def plan(start, box, where, n_groups, pair_time):
     """
     n = box.size
     if where[-1] - where[0] > PRODUCT_RANGE:
-        pair_time += WIDE_TIME
+        pair_time += _WIDE_TIME
     tasks = np.empty((n + 1, 3), np.int64)
     seen = np.zeros(where.size, np.int64)
     tasks[0, 0] = 0
@@ -171,8 +121,8 @@ def plan(start, box, where, n_groups, pair_time):
                 n_boxes += 1.0
         # Visiting the pairs of a chunk should take as long as its part in the sweeps. A chunk
         # cannot use more boxes than it has items.
-        n_near = min(n_boxes, 2.0 * NEAR_TIME * n_groups / pair_time)
-        box_time = n_groups * (n_near * NEAR_TIME + n_boxes * FAR_TIME)
+        n_near = min(n_boxes, 2.0 * _NEAR_TIME * n_groups / pair_time)
+        box_time = n_groups * (n_near * _NEAR_TIME + n_boxes * _FAR_TIME)
         most = max(int(math.sqrt(2.0 * box_time / pair_time)), 64)
         bounds = cut(start, first, last, most)
         n_chunks = bounds.size - 1
@@ -180,8 +130,8 @@ def plan(start, box, where, n_groups, pair_time):
         for c in range(n_chunks):
             pairs += float(bounds[c + 1] - bounds[c]) * float(last - bounds[c + 1])
         n_near = min(n_boxes * (n_chunks - 1.0), float(last - first))
-        box_time = n_groups * (n_near * NEAR_TIME + (n_chunks - 1.0) * n_boxes * FAR_TIME)
-        sweep_time = box_time + (last - first) * ITEM_TIME
+        box_time = n_groups * (n_near * _NEAR_TIME + (n_chunks - 1.0) * n_boxes * _FAR_TIME)
+        sweep_time = box_time + (last - first) * _ITEM_TIME
         if pairs * pair_time < sweep_time or n_tasks + n_chunks > n:
             tasks[done - 1, 2] = 0
             continue

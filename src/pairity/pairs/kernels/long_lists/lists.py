@@ -1,28 +1,20 @@
 """One long list: sweeps over its chunks, and visits to the pairs within chunks."""
 
-import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from pairity._utils.typing import Array
+from pairity.pairs.kernels.common import span
 from pairity.pairs.kernels.long_lists.boxes import place_items, plan
 from pairity.pairs.kernels.long_lists.sweeps import sweep, sweep_product
-from pairity.pairs.kernels.long_lists.tables import LOSS_TIME, PAIR_TIME, PRODUCT_TIME
 from pairity.pairs.kernels.long_lists.visits import direct, direct_product
+
+# Times in nanoseconds; see `boxes` for the others.
+_PAIR_TIME = 0.7  # to visit a pair
+_PRODUCT_TIME = 0.45  # the same for the product with a vector
+_LOSS_TIME = 0.8  # additionally for its loss
 
 
 @njit(cache=True, nogil=True)
-def logistic_long(
-    scores: Array,
-    start: NDArray[np.int32],
-    codes: NDArray[np.int32],
-    table: Array,
-    item_weight: Array,
-    with_loss: bool,
-    gradient: Array,
-    hessian: Array,
-    cells: Array,
-) -> float:
+def logistic_long(scores, start, codes, table, item_weight, with_loss, gradient, hessian, cells):
     r"""Sum the pairwise logistic loss of one list, its derivatives, and t over each cell.
 
     .. math:: L = \sum_{(i, j)} w_{ij} \log(1 + e^{-(s_i - s_j)}), \qquad
@@ -59,6 +51,7 @@ def logistic_long(
 
     Examples
     --------
+    >>> import numpy as np
     >>> scores = np.array([2.0, 0.0, 1.0])
     >>> start = np.array([1, 3, 3], np.int32)  # the first item is preferred to the two others
     >>> codes = np.zeros(3, np.int32)
@@ -76,10 +69,9 @@ def logistic_long(
     if scores.size == 0:
         return loss
     box, place, where = place_items(scores)
-    pair_time = PAIR_TIME + LOSS_TIME if with_loss else PAIR_TIME
+    pair_time = _PAIR_TIME + _LOSS_TIME if with_loss else _PAIR_TIME
     tasks = plan(start, box, where, table.shape[0], pair_time)
-    for task in range(tasks.shape[0]):
-        low, high, most = tasks[task, 0], tasks[task, 1], tasks[task, 2]
+    for low, high, most in tasks:
         if most > 0:
             loss += sweep(
                 low, high, most, start, box, place, where, codes, table, item_weight, with_loss,
@@ -94,15 +86,7 @@ def logistic_long(
 
 
 @njit(cache=True, nogil=True)
-def hessian_product_long(
-    scores: Array,
-    start: NDArray[np.int32],
-    codes: NDArray[np.int32],
-    table: Array,
-    item_weight: Array,
-    vector: Array,
-    out: Array,
-) -> None:
+def hessian_product_long(scores, start, codes, table, item_weight, vector, out):
     r"""Multiply the Hessian of the loss, in the scores, by a vector.
 
     .. math:: (Hv)_i = \sum_j w_{ij} h_{ij} (v_i - v_j), \qquad h = t (1 - t)
@@ -120,23 +104,15 @@ def hessian_product_long(
     The product does not change if a constant is added to the vector, so its middle is taken off
     first: a large constant costs no accuracy.
     """
-    n = scores.size
     out[:] = 0.0
-    if n == 0:
+    if scores.size == 0:
         return
-    low = high = vector[0]
-    for i in range(n):
-        low = min(low, vector[i])
-        high = max(high, vector[i])
-    centred = np.empty(n)
-    mixed = np.empty(n)
-    for i in range(n):
-        centred[i] = vector[i] - (0.5 * low + 0.5 * high)
-        mixed[i] = item_weight[i] * centred[i]
+    low, high = span(vector.size, vector)
+    centred = vector - (0.5 * low + 0.5 * high)
+    mixed = item_weight * centred
     box, place, where = place_items(scores)
-    tasks = plan(start, box, where, 2 * table.shape[0], PRODUCT_TIME)
-    for task in range(tasks.shape[0]):
-        first, last, most = tasks[task, 0], tasks[task, 1], tasks[task, 2]
+    tasks = plan(start, box, where, 2 * table.shape[0], _PRODUCT_TIME)
+    for first, last, most in tasks:
         if most > 0:
             sweep_product(
                 first, last, most, start, box, place, where, codes, table, item_weight, centred,

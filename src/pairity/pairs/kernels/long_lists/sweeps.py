@@ -26,26 +26,22 @@ def _own_boxes(first, last, box, where):
     """Return the boxes of a range of the list, numbered for it alone, and where they are."""
     if last - first == box.size:
         return box, where
-    own = np.empty(box.size, np.int32)
-    for i in range(first, last):
-        own[i] = box[i]
+    own = box.copy()
     return own, renumber(own[first:last], where)
 
 
 @njit(cache=True, nogil=True)
 def _begin_chunk(low, high, box, wanted, own, psi, base):
     """Mark the boxes which these items use, and clear what is computed for them."""
-    for b in range(wanted.size):
-        wanted[b] = False
+    wanted[:] = False
     for i in range(low, high):
         wanted[box[i]] = True
     for k in range(own.shape[0]):
         for b in range(wanted.size):
             if wanted[b]:
                 base[k, b] = 0.0
-                for m in range(TERMS):
-                    own[k, b, m] = 0.0
-                    psi[k, b, m] = 0.0
+                own[k, b] = 0.0
+                psi[k, b] = 0.0
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
@@ -272,6 +268,17 @@ def _collect(moments, matrix, factor, sums):
 
 
 @njit(cache=True, nogil=True)
+def _empty(n_columns, n_boxes):
+    """Return the working arrays of a sweep: moments, far below and above, whether filled, ..."""
+    moments = np.empty((n_columns, n_boxes, TERMS))
+    far_below = np.empty((n_columns, n_boxes, DECAYS))
+    filled, base = np.empty(n_boxes, np.bool_), np.empty((n_columns, n_boxes))
+    own, psi = np.empty_like(moments), np.empty_like(moments)
+    far_above, wanted = np.empty_like(far_below), np.empty_like(filled)
+    return moments, far_below, far_above, filled, own, psi, base, wanted
+
+
+@njit(cache=True, nogil=True)
 def sweep(
     first, last, most, start, box, place, where, codes, table, weight, with_loss, gradient,
     hessian, cells,
@@ -284,17 +291,9 @@ def sweep(
     box, where = _own_boxes(first, last, box, where)
     layout = lay_out(where)
     bounds = cut(start, first, last, most)
-    n_groups, n_boxes, n_chunks = table.shape[0], where.size, bounds.size - 1
-    moments = np.empty((n_groups, n_boxes, TERMS))
-    far_below = np.empty((n_groups, n_boxes, DECAYS))
-    far_above = np.empty((n_groups, n_boxes, DECAYS))
-    filled = np.empty(n_boxes, np.bool_)
-    own = np.empty((n_groups, n_boxes, TERMS))
-    psi = np.empty((n_groups, n_boxes, TERMS))
-    base = np.empty((n_groups, n_boxes))
-    count = np.empty((n_groups, n_boxes))
-    reach = np.empty((n_groups, n_boxes))
-    wanted = np.empty(n_boxes, np.bool_)
+    n_groups, n_chunks = table.shape[0], bounds.size - 1
+    moments, far_below, far_above, filled, own, psi, base, wanted = _empty(n_groups, where.size)
+    count, reach = np.empty_like(base), np.empty_like(base)
     loss = 0.0
     for up in range(2):
         moments[:], far_below[:], far_above[:], filled[:] = 0.0, 0.0, 0.0, False
@@ -340,17 +339,10 @@ def sweep_product(
     box, where = _own_boxes(first, last, box, where)
     layout = lay_out(where)
     bounds = cut(start, first, last, most)
-    n_groups, n_boxes, n_chunks = table.shape[0], where.size, bounds.size - 1
+    n_groups, n_chunks = table.shape[0], bounds.size - 1
     n_columns = 2 * n_groups  # each group, with the items' weights and with these times the vector
-    moments = np.empty((n_columns, n_boxes, TERMS))
-    far_below = np.empty((n_columns, n_boxes, DECAYS))
-    far_above = np.empty((n_columns, n_boxes, DECAYS))
-    filled = np.empty(n_boxes, np.bool_)
-    own = np.empty((n_columns, n_boxes, TERMS))
-    psi = np.empty((n_columns, n_boxes, TERMS))
-    base = np.empty((n_columns, n_boxes))
-    count = np.zeros((n_groups, n_boxes))  # linear parts have no second derivative
-    wanted = np.empty(n_boxes, np.bool_)
+    moments, far_below, far_above, filled, own, psi, base, wanted = _empty(n_columns, where.size)
+    count = np.zeros((n_groups, where.size))  # linear parts have no second derivative
     for up in range(2):
         moments[:], far_below[:], far_above[:], filled[:] = 0.0, 0.0, 0.0, False
         for step in range(n_chunks):

@@ -12,16 +12,6 @@ DECAYS = 8  # exponentials for the boxes beyond
 
 FLAGS = {"reassoc", "contract", "nsz"}  # sums may be reordered; infinities are respected
 PRODUCT_RANGE = 1300.0  # exp(s_i - c) * exp(c - s_j) can be formed up to here
-HUGE = 1e300  # e^d is cut here, so that it stays finite
-
-# Times in nanoseconds, measured on one machine. Only their ratios matter, and only roughly.
-PAIR_TIME = 0.7  # to visit a pair
-PRODUCT_TIME = 0.45  # the same for the product with a vector
-WIDE_TIME = 2.5  # additionally for its exponential, if scores spread too far for products
-LOSS_TIME = 0.8  # additionally for its loss
-ITEM_TIME = 10.0  # an item in the sweeps, beyond its time among visited pairs
-NEAR_TIME = 900.0  # a box and group that a chunk uses, in both sweeps
-FAR_TIME = 50.0  # any other box and group, in both sweeps
 
 
 def _to_coefficients(n: int) -> Array:

@@ -1,17 +1,12 @@
 """Pairs within a chunk, visited one by one."""
 
-import math
-
 import numpy as np
 from numba import njit
 
-from pairity.pairs.kernels.long_lists.tables import (
-    FLAGS,
-    HUGE,
-    LOG_SERIES,
-    LOG_TERMS,
-    PRODUCT_RANGE,
-)
+from pairity.pairs.kernels.common import span
+from pairity.pairs.kernels.long_lists.tables import FLAGS, LOG_SERIES, LOG_TERMS, PRODUCT_RANGE
+
+_HUGE = 1e300  # e^d is cut here, so that it stays finite
 
 
 @njit(cache=True, nogil=True)
@@ -21,21 +16,15 @@ def _prepare(low, high, scores, codes, table, weight):
     These are whether the scores spread too far to compute e^d as a product; otherwise its factors
     e^s and e^(-s), up to a shift of s; and for each group the weight of its pairs with each item.
     """
-    n, n_groups = high - low, table.shape[0]
-    least = most = scores[low]
-    for i in range(low, high):
-        least = min(least, scores[i])
-        most = max(most, scores[i])
+    own = scores[low:high]
+    least, most = span(own.size, own)
     wide = most - least > PRODUCT_RANGE
-    middle = 0.5 * least + 0.5 * most
-    grow, fall = np.empty(n), np.empty(n)
-    heavy = np.zeros((n_groups, n))
-    for j in range(n):
-        grow[j] = 1.0 if wide else math.exp(scores[low + j] - middle)
-        fall[j] = 1.0 / grow[j]
-        for k in range(n_groups):
+    grow = np.ones(own.size) if wide else np.exp(own - (0.5 * least + 0.5 * most))
+    heavy = np.empty((table.shape[0], own.size))
+    for j in range(own.size):
+        for k in range(table.shape[0]):
             heavy[k, j] = table[k, codes[low + j]] * weight[low + j]
-    return wide, grow, fall, heavy
+    return wide, grow, 1.0 / grow, heavy
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
@@ -89,7 +78,7 @@ def _row(grow, weight, fall, heavy, column_t, column_h):
     sum_t = 0.0
     sum_h = 0.0
     for j in range(fall.size):
-        q = min(grow * fall[j], HUGE)
+        q = min(grow * fall[j], _HUGE)
         t = 1.0 / (1.0 + q)
         h = q * t * t * heavy[j]
         sum_t += heavy[j] * t
@@ -104,7 +93,7 @@ def _row_loss(grow, score, fall, heavy, scores):
     """Return the weighted loss of one item's pairs."""
     total = 0.0
     for j in range(fall.size):
-        q = min(grow * fall[j], HUGE)
+        q = min(grow * fall[j], _HUGE)
         less = min(q, 1.0)
         v = less / (2.0 * max(q, 1.0) + less)
         square = v * v
@@ -140,7 +129,7 @@ def _row_product(grow, weight, value, fall, heavy, vector, column):
     """Add one item's pairs to its partners' products; return the sum over its row."""
     total = 0.0
     for j in range(fall.size):
-        q = min(grow * fall[j], HUGE)
+        q = min(grow * fall[j], _HUGE)
         t = 1.0 / (1.0 + q)
         part = q * t * t * heavy[j] * (value - vector[j])
         total += part
