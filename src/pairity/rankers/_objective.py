@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,6 +22,7 @@ from pairity.rankers._estimators import predict_in_blocks
 Follow = Callable[[int, int, Callable[[], Array]], Array]
 
 
+@dataclass(eq=False)
 class Objective:
     """Derivatives of a weighted pairwise loss, for one training run.
 
@@ -34,27 +36,21 @@ class Objective:
     loss : Loss
     follow : Follow
         Scores are passed to it in the caller's row order.
-    n_trees : int, final number of trees
+    n_total : int, final number of trees; ``n_trees`` counts those so far
     rows : int array of shape (n_items,), optional
         The caller's row of each item, if the order differs.
     measure : callable, optional
         Returns the scores that `follow` may ask for. By default these are the scores of `queries`.
     """
 
-    def __init__(
-        self,
-        queries: Queries,
-        loss: Loss,
-        follow: Follow,
-        *,
-        n_trees: int = 0,
-        rows: NDArray[np.int64] | None = None,
-        measure: Callable[[], Array] | None = None,
-    ) -> None:
-        self.queries, self.rows, self.loss = queries, rows, loss
-        self.follow, self.n_total, self.measure = follow, n_trees, measure
-        self.n_trees = 0
-        self._relative: tuple[Array, Array] | None = None
+    queries: Queries
+    loss: Loss
+    follow: Follow
+    n_total: int = 0
+    rows: NDArray[np.int64] | None = None
+    measure: Callable[[], Array] | None = None
+    n_trees: int = field(default=0, init=False)
+    _relative: tuple[Array, Array] | None = field(default=None, init=False)
 
     def __call__(self, scores: Array) -> tuple[Array, Array]:
         """Return the gradient and the diagonal of the Hessian at the current scores."""

@@ -133,7 +133,7 @@ class LightGBMRanker(BoosterRanker):
             tracked = _tracked_scores(measured_on, params["num_threads"])
             callbacks.append(lambda env: setattr(tracked, "booster", env.model))
         objective = Objective(
-            binned.queries, loss, follow, n_trees=n_trees, rows=binned.rows, measure=tracked
+            binned.queries, loss, follow, n_total=n_trees, rows=binned.rows, measure=tracked
         )
         self.evals_result_ = {}
         if binned.evaluation:

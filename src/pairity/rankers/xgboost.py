@@ -138,7 +138,7 @@ class XGBoostRanker(BoosterRanker):
             tracked = _tracked_scores(xgb, measured_on, self._reading)
             callbacks.append(_watch(xgb, tracked))
         objective = Objective(
-            binned.queries, loss, follow, n_trees=n_trees, rows=binned.rows, measure=tracked
+            binned.queries, loss, follow, n_total=n_trees, rows=binned.rows, measure=tracked
         )
 
         def derivatives(scores: NDArray[np.float32], _: Any) -> tuple[Array, Array]:
