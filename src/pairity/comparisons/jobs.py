@@ -8,7 +8,6 @@ import os
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import methodcaller
 from pathlib import Path
@@ -74,13 +73,14 @@ class Job:
     def run(self, measuring: Measuring) -> Run:
         """Fit, score and measure; an exception becomes the error of the run."""
         run = Run.of(self.method, self.seed)
-        with _recorded_warnings() as notes:
+        with warnings.catch_warnings(record=True) as recorded:
+            warnings.simplefilter("always", PairityWarning)
             try:
                 run = self._measured(run, measuring)
             except Exception as error:  # a failure of one method must not lose the others
                 message = f"{type(error).__name__}: {_first_line(error)}"
                 run = replace(run, error=message.removesuffix(": "))
-        return replace(run, notes=tuple(notes))
+        return replace(run, notes=_notes(recorded))
 
     def _measured(self, run: Run, measuring: Measuring) -> Run:
         start = time.perf_counter()
@@ -125,18 +125,15 @@ def _pool(
     return Rankings(scores, probability) if width > 1 else scores[:, 0]
 
 
-@contextmanager
-def _recorded_warnings() -> Iterator[list[str]]:
-    """Record pairity's warnings inside a block, and issue all other warnings again after it."""
-    notes: list[str] = []
-    with warnings.catch_warnings(record=True) as recorded:
-        warnings.simplefilter("always", PairityWarning)
-        yield notes
+def _notes(recorded: Iterable[warnings.WarningMessage]) -> tuple[str, ...]:
+    """Return the first lines of pairity's warnings, each once; issue other warnings again."""
+    notes: dict[str, None] = {}
     for entry in recorded:
-        if not issubclass(entry.category, PairityWarning):
+        if issubclass(entry.category, PairityWarning):
+            notes[_first_line(entry.message)] = None
+        else:
             warnings.warn_explicit(entry.message, entry.category, entry.filename, entry.lineno)
-        elif (note := _first_line(entry.message)) not in notes:
-            notes.append(note)
+    return tuple(notes)
 
 
 def _first_line(message: Warning | Exception | str) -> str:

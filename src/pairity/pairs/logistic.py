@@ -13,7 +13,7 @@ pairs, and a term that is linear in the scores. At equal scores the logistic los
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,16 +150,13 @@ def pairwise_hessian_product(
         kernels.hessian_product, layout.bounds, layout, scores, padded, queries.training_weight,
         vector, out,
     )  # fmt: skip
-
-    def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
+    for q, part, rows in _long_lists(queries):
         product = np.empty(len(rows))
         long_lists.hessian_product_long(
             scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
             vector[rows], product,
         )  # fmt: skip
         out[rows] = queries.training_weight[q] * product
-
-    _for_long_lists(queries, long_list)
     return out
 
 
@@ -179,8 +176,7 @@ def run_logistic(
         kernels.logistic, layout.bounds, layout, scores, padded, queries.training_weight,
         with_loss, gradient, hessian, cells, losses,
     )  # fmt: skip
-
-    def long_list(q: int, part: slice, rows: NDArray[np.int64]) -> None:
+    for q, part, rows in _long_lists(queries):
         first, second = np.empty(len(rows)), np.empty(len(rows))
         loss = long_lists.logistic_long(
             scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
@@ -188,23 +184,19 @@ def run_logistic(
         )  # fmt: skip
         weight = queries.training_weight[q]
         losses[q], gradient[rows], hessian[rows] = weight * loss, weight * first, weight * second
-
-    _for_long_lists(queries, long_list)
     return gradient, hessian, cells, losses
 
 
-def _for_long_lists(
-    queries: Queries, function: Callable[[int, slice, NDArray[np.int64]], None]
-) -> None:
-    """Call ``function(query, sorted range, rows)`` for each list that is too long for the kernels.
+def _long_lists(queries: Queries) -> Iterator[tuple[int, slice, NDArray[np.int64]]]:
+    """Yield number, sorted range and rows of each list that is too long for the kernels.
 
     `pairity.pairs.kernels.long_lists` takes long to compile, and is only called (and compiled) for
     such lists.
     """
     bounds = queries.layout.bounds
-    for q in np.flatnonzero(np.diff(bounds) > kernels.LONGEST):
+    for q in np.flatnonzero(np.diff(bounds) > kernels.LONGEST).tolist():
         part = slice(bounds[q], bounds[q + 1])
-        function(int(q), part, queries.layout.order[part])
+        yield q, part, queries.layout.order[part]
 
 
 def as_kernel_input(values: Array) -> Array:

@@ -60,12 +60,7 @@ class BoosterRanker(EngineRanker):
         self.loss = loss
 
     def fit_pairs(
-        self,
-        queries: Queries,
-        weights: Array,
-        *,
-        previous: Any = None,
-        **fit_params: Any,
+        self, queries: Queries, weights: Array, *, previous: Any = None, **fit_params: Any
     ) -> Self:
         """Train on weighted pairs; see `pairity.rankers.Ranker`.
 

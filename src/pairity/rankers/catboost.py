@@ -93,12 +93,7 @@ class CatBoostPairRanker(EngineRanker):
         return type(self)(estimator)
 
     def fit_pairs(
-        self,
-        queries: Queries,
-        weights: Array,
-        *,
-        previous: Any = None,
-        **fit_params: Any,
+        self, queries: Queries, weights: Array, *, previous: Any = None, **fit_params: Any
     ) -> Self:
         """Train on weighted pairs; see `pairity.rankers.Ranker`.
 
