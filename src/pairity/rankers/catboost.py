@@ -222,8 +222,9 @@ def _pools(
     sets = {name: fit_params.get(name) for name in SET_PARAMETERS}
 
     def make() -> tuple[Any, list[Any], Any]:
-        ordered, position = _contiguous(queries)
-        train = _pool(cb, ordered, options, pairs=_pairs(queries, positive, position))
+        contiguous = np.count_nonzero(np.diff(queries.query)) == queries.n_queries - 1
+        ordered = queries if contiguous else queries.by_query()[0]
+        train = _pool(cb, ordered, options, pairs=_pairs(ordered, positive))
         if binning is not None:
             train.quantize(**binning)
         return train, _evaluation(cb, sets, options), sets
@@ -263,24 +264,16 @@ def _evaluation(cb: Any, sets: dict[str, Any], options: dict[str, Any]) -> list[
     return [_pool(cb, held_out, options) for held_out in read_evaluation_sets(**sets)]
 
 
-def _contiguous(queries: Queries) -> tuple[Queries, NDArray[np.int64] | None]:
-    """Return the queries with contiguous rows, and the new position of each row if any moved."""
-    if np.count_nonzero(np.diff(queries.query)) == queries.n_queries - 1:
-        return queries, None
-    ordered, rows = queries.by_query()
-    return ordered, np.argsort(rows)
+def _pairs(queries: Queries, positive: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the pairs of positive weight, as CatBoost's rows (winner, loser).
 
-
-def _pairs(
-    queries: Queries, positive: NDArray[np.bool_], position: NDArray[np.int64] | None
-) -> NDArray[np.int64]:
-    """Return the pairs of positive weight, as CatBoost's rows (winner, loser)."""
+    Their order does not depend on the order of the queries' rows.
+    """
     pairs = np.empty((n_weighted_pairs(queries, positive), 2), dtype=np.int64)
     start = 0
     for preferred, other, _ in iter_weighted_pairs(queries, positive):
-        block = np.column_stack([preferred, other])
-        pairs[start : start + len(block)] = block if position is None else position[block]
-        start += len(block)
+        pairs[start : start + len(preferred)] = np.column_stack([preferred, other])
+        start += len(preferred)
     return pairs
 
 

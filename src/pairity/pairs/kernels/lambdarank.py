@@ -294,11 +294,6 @@ def _share_positions(n, k, rank, discounts, size, mean, even):
     lo = 0
     while lo < n:
         hi = lo + size[lo]
-        if hi == lo + 1:
-            mean[lo] = discounts[lo]
-            even[lo] = 0.0
-            lo = hi
-            continue
         total = 0.0
         gaps = 0.0  # of the discount at a position less those behind it, summed
         swaps = 0.0
@@ -309,7 +304,7 @@ def _share_positions(n, k, rank, discounts, size, mean, even):
             if a < k:
                 swaps += gaps
         mean[lo] = total / size[lo]
-        even[lo] = swaps / (0.5 * size[lo] * (size[lo] - 1.0))
+        even[lo] = swaps / max(0.5 * size[lo] * (size[lo] - 1.0), 1.0)
         if lo < k < hi:
             edge = lo
             share = (k - lo) / size[lo]
