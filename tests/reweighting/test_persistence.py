@@ -485,7 +485,7 @@ def test_a_torch_model_needs_its_module():
     )
     refused(folder, "torch.float64", module=make_module().double())
     deeper = torch.nn.Sequential(*make_module(), torch.nn.Linear(1, 1))
-    refused(folder, 'Missing key(s) in state_dict: "3.weight"', module=deeper)
+    refused(folder, 'Missing key(s) in state_dict: "1.3.weight"', module=deeper)
     refused(
         folder, "Unexpected key(s) in state_dict", module=torch.nn.Sequential(torch.nn.Linear(5, 4))
     )
