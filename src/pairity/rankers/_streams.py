@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import tempfile
 import weakref
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pairity._utils.allreduce import current_peers
 from pairity._utils.typing import Array
@@ -29,13 +27,13 @@ class Forward:
     After the last row, nothing is kept in memory.
     """
 
-    _start: int
-    _block: NDArray[Any]
-    _blocks: Iterator[tuple[slice, NDArray[Any]]]
-
     def __init__(self, X: ParquetFeatures) -> None:
         self.X = X
         self._start_at(0)
+
+    def _start_at(self, start: int) -> None:
+        self._start, self._block = start, np.empty((0, self.X.shape[1]))
+        self._blocks = self.X.blocks()
 
     def rows(self, first: int, last: int) -> Array:
         """Return rows `first` to `last` - 1 as float64."""
@@ -56,10 +54,6 @@ class Forward:
     def close(self) -> None:
         """Release the memory until rows are requested again."""
         self._start_at(len(self.X))
-
-    def _start_at(self, start: int) -> None:
-        self._start, self._block = start, np.empty((0, self.X.shape[1]))
-        self._blocks = self.X.blocks()
 
 
 def as_dataset(lgb: Any, X: ParquetFeatures, *arguments: Any, **options: Any) -> Any:
