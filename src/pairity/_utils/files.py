@@ -81,7 +81,6 @@ class GzipReader(io.RawIOBase):
         self._source = gzip.GzipFile(fileobj=raw)
         self._file = file
         self._limit = max(_FREE_BYTES, _MAX_RATIO * os.fstat(raw.fileno()).st_size)
-        self._done = 0
 
     def readable(self) -> bool:
         """Return True."""
@@ -89,15 +88,13 @@ class GzipReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Read the next bytes into a buffer."""
-        piece = self._source.read(len(buffer))
-        self._done += len(piece)
-        if self._done > self._limit:
+        size = self._source.readinto(buffer)
+        if self._source.tell() > self._limit:
             raise InputError(
                 f"{self._file} expands to more than {_MAX_RATIO} times its size. If this is "
                 "intended, decompress it first (gunzip) and pass the plain file."
             )
-        buffer[: len(piece)] = piece
-        return len(piece)
+        return size
 
 
 @contextmanager
@@ -114,15 +111,12 @@ def open_text(path: FilePath) -> Iterator[LineReader]:
         try:
             yield lines
         except UnicodeDecodeError as error:
-            raise utf8_error(path, lines.number, error) from error
+            line = lines.number + 1 + error.object[: error.start].count(b"\n")
+            raise InputError(
+                f"Line {line} of {path} is not UTF-8: {error.reason}. Save it as UTF-8."
+            ) from error
         finally:
             text.detach()
-
-
-def utf8_error(path: FilePath, n_lines: int, error: UnicodeDecodeError) -> InputError:
-    """The error for a block of bytes after `n_lines` lines that is not UTF-8."""
-    line = n_lines + 1 + error.object[: error.start].count(b"\n")
-    return InputError(f"Line {line} of {path} is not UTF-8: {error.reason}. Save it as UTF-8.")
 
 
 class LineReader(Iterator[str]):

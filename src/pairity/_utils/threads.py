@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
@@ -71,14 +70,10 @@ def run_all(tasks: Sequence[Callable[[], T]]) -> list[T]:
     if threads <= 1:
         return [task() for task in tasks]
     results: list[Any] = [None] * len(tasks)
-    waiting = deque(enumerate(tasks))
+    waiting = iter(list(enumerate(tasks)))  # next() on a list is atomic: no task is run twice
 
     def work() -> None:
-        while True:
-            try:
-                index, task = waiting.popleft()  # atomic, so that no task is run twice
-            except IndexError:
-                return
+        for index, task in waiting:
             results[index] = task()
 
     pool = _shared_pool()
