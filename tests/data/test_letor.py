@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from pairity._utils.threads import limit_threads
-from pairity.data import letor, letor_matrices, read_letor, read_letor_arrays
+from pairity.data import letor, read_letor, read_letor_arrays
 from pairity.exceptions import InputError
 
 TEXT = b"2 qid:1 1:0.5 3:1e1 # docid = 7\n0 qid:1 2:-4\n\n# nothing\n1 qid:30 1:+7 3:.25\n"
@@ -72,7 +72,7 @@ def test_the_same_rows_however_they_are_written(write, content, sparse):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_size_of_blocks_does_not_matter(write, monkeypatch, block, threads):
     monkeypatch.setattr(letor, "_BLOCK", block)
-    monkeypatch.setattr(letor_matrices, "_CHUNK", 64)
+    monkeypatch.setattr(letor, "_CHUNK", 64)
     monkeypatch.setenv("PAIRITY_NUM_THREADS", str(threads))
     rng = np.random.default_rng(0)
     wanted = rng.normal(size=(60, 4)) * (rng.random((60, 4)) < 0.5)

@@ -12,20 +12,24 @@ from pairity.datasets import make_biased_ranking
 from pairity.exceptions import InputError
 from pairity.paper import checks
 from pairity.paper.claims import (
+    Mean,
     Verdict,
     about_methods,
     about_shares,
     judge,
     lead_over_seeds,
+    level_over_seeds,
+    mean_over_seeds,
     spread_difference,
 )
-from pairity.paper.means import TEST, VALIDATION, Mean, level_over_seeds, mean_over_seeds
 from pairity.paper.protocol import (
     COMPARED,
     CONSTRAINTS,
     REWEIGHTED,
     SHARE,
     SHARES,
+    TEST,
+    VALIDATION,
     Entry,
     Setting,
     candidates,

@@ -85,7 +85,7 @@ def _keep_stdout_clean(client: Any, plugin: Any) -> None:
 
 def on_workers(client: Any, queries: Any, **columns: Any) -> dict[str, Any]:
     """Send queries and columns to the workers, one partition each."""
-    from pairity.data.distributed.collections import spread_queries
+    from pairity.data.distributed.queries import spread_queries
 
     return spread_queries(queries, _n_workers(client), **columns)
 

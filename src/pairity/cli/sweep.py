@@ -30,7 +30,6 @@ import pairity
 from pairity._utils.files import atomic_write, require_output_file
 from pairity.cli import options
 from pairity.cli.distributed import add_cluster, cluster
-from pairity.cli.engines import add_ranker, make_ranker
 from pairity.cli.output import note, print_json, show
 from pairity.exceptions import InputError
 
@@ -57,7 +56,7 @@ def add_to(parser: Any) -> None:
     epsilon = f"the largest violation of the picked point (default: {_EPSILON})"
     option("--epsilon X", epsilon, type=float)
     option("--budget N", "the largest number of settings per method", type=number, default=6)
-    add_ranker(parser)
+    options.add_ranker(parser)
     options.add_share(parser, "--test", "the share of queries to report on")
     options.add_share(parser, "--validation", "the share of the other queries to pick the point on")
     option("--seeds N", "the number of splits", type=number, default=1)
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     name_constraints(measured)  # report mistakes before a long file is read
     _require_outputs(args)
     default = args.ranker == "linear" and not args.set
-    ranker = None if default else make_ranker(args.ranker, args.set, args.seed)
+    ranker = None if default else options.make_ranker(args.ranker, args.set, args.seed)
     methods = make_methods(args.constraint, args.methods, ranker=ranker, budget=args.budget)
     queries = options.read_training_queries(options.open_table(args), args)
     with cluster(args) as client, _joblib_backend(client):

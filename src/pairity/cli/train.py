@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pairity
 from pairity.cli import options
 from pairity.cli.distributed import SENT, add_cluster, cluster, on_workers
-from pairity.cli.engines import ENGINES, add_ranker, make_ranker
 from pairity.cli.output import note, show_or_json
 from pairity.exceptions import MissingExtraError, TargetNotReachedWarning
 
@@ -41,7 +40,7 @@ def add_to(parser: Any) -> None:
     options.add_roles(parser, features=True)
     option = partial(options.add, parser)
     option("--output DIR", "the folder of the model; a model in it is replaced", required=True)
-    add_ranker(parser)
+    options.add_ranker(parser)
     options.add_constraint(parser)
     tolerance = "the largest violation to accept; 'auto' is the noise floor of the queries"
     option("--tolerance X", tolerance, type=_number_or("auto"), default=0.01)
@@ -129,7 +128,7 @@ def _train(args: argparse.Namespace, lazy: bool) -> _Result:
     """Train the plain and the reweighted ranker, and audit both on held-out queries."""
     import numpy as np
 
-    rankers = [make_ranker(args.ranker, args.set, args.seed) for _ in range(2)]
+    rankers = [options.make_ranker(args.ranker, args.set, args.seed) for _ in range(2)]
     make = partial(pairity.FairRanker, constraint=args.constraint, random_state=args.seed)
     plain = make(rankers[0], max_rounds=0, schedule="retrain", progress=False)
     stop = {
@@ -160,7 +159,7 @@ def _train(args: argparse.Namespace, lazy: bool) -> _Result:
 
 def _read(table: Table, args: argparse.Namespace, client: Any) -> Any:
     """Return the queries: in memory, or read by the workers of a client."""
-    missing, weight = ENGINES[args.ranker].takes_missing, args.query_weight
+    missing, weight = options.ENGINES[args.ranker].takes_missing, args.query_weight
     equal = weight == "equal" and weight not in table.columns
     column = None if equal else weight
     if column is not None:

@@ -159,6 +159,14 @@ def is_number(kind: type) -> bool:
     return issubclass(kind, (Real, Decimal, np.bool_)) and not issubclass(kind, np.timedelta64)
 
 
+def is_whole(value: Any) -> bool:
+    """Whether a value is a whole number, but not a bool."""
+    try:
+        return is_number(type(value)) and not isinstance(value, bool) and bool(value == int(value))
+    except (OverflowError, ValueError):  # infinity, NaN
+        return False
+
+
 # --- tables and arrays -----------------------------------------------------------------------
 
 

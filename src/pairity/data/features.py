@@ -11,17 +11,8 @@ from numpy.typing import NDArray
 
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.data.columns import (
-    NUMERIC,
-    Column,
-    explain_errors,
-    kind_of,
-    plain_array,
-    raise_complex,
-    series_values,
-    to_floats,
-    wrap_table,
-)
+from pairity.data import columns
+from pairity.data.columns import Column, kind_of
 from pairity.data.parquet_features import ParquetFeatures
 from pairity.exceptions import InputError, NotNumbersError
 
@@ -56,10 +47,17 @@ def as_raw_features(X: Any) -> tuple[Any, tuple[str, ...] | None]:
         matrix: Any = X
         _require_not_empty(*matrix.shape)
         return sp.csr_array(matrix), None
-    table = _read_features(X)
+    table = columns.wrap_table(X, "X")
+    if isinstance(table, nw.Series):
+        raise InputError(
+            f"Expected 2D array for X, got a single column of {len(table)} entries. Pass a table "
+            "with one row per item and one column per feature: X.to_frame() for one feature, "
+            "X.to_frame().T for one item."
+        )
     if isinstance(table, nw.DataFrame):
+        _require_not_empty(*table.shape)
         return table.to_native(), _feature_names(table)
-    return table, None
+    return _as_matrix(X), None
 
 
 def require_finite(matrix: Array, names: tuple[str, ...] | None, first_row: int = 0) -> None:
@@ -82,7 +80,7 @@ def feature_types(X: Any, features: Any) -> str | list[str]:
     X : the caller's table or matrix
     features : the result of `as_features` or `as_raw_features`
     """
-    table = X if isinstance(X, ParquetFeatures) else wrap_table(X, "X")
+    table = X if isinstance(X, ParquetFeatures) else columns.wrap_table(X, "X")
     if isinstance(table, nw.DataFrame):
         return [str(dtype) for dtype in table.schema.values()]
     dtype = getattr(X, "dtype", features.dtype)
@@ -96,31 +94,6 @@ def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
     if isinstance(X, ParquetFeatures):
         return X.take(rows)
     return nw.from_native(X, eager_only=True)[rows].to_native()
-
-
-def _read_features(X: Any) -> Any:
-    """A narwhals table, or a two-dimensional NumPy array; neither is empty."""
-    table = wrap_table(X, "X")
-    if isinstance(table, nw.Series):
-        raise InputError(
-            f"Expected 2D array for X, got a single column of {len(table)} entries. Pass a table "
-            "with one row per item and one column per feature: X.to_frame() for one feature, "
-            "X.to_frame().T for one item."
-        )
-    if isinstance(table, nw.DataFrame):
-        _require_not_empty(*table.shape)
-        return table
-    array = _as_matrix(X)
-    if array.dtype.kind == "c":
-        raise_complex("X")
-    if array.size == 0 and array.ndim <= 2:
-        _require_not_empty(len(array), array.shape[1] if array.ndim == 2 else 0)
-    if array.ndim != 2:
-        raise InputError(
-            f"Expected 2D array for X, got {kind_of(X)} with shape {array.shape} ({array.ndim}D). "
-            "Reshape your data to one row per item and one column per feature."
-        )
-    return array
 
 
 def _feature_names(table: nw.DataFrame[Any]) -> tuple[str, ...] | None:
@@ -146,31 +119,41 @@ def _table_features(X: Any) -> Array:
             )
     if direct:
         matrix = table.to_numpy()
-        if matrix.dtype.kind in NUMERIC:
+        if matrix.dtype.kind in columns.NUMERIC:
             return np.asarray(matrix, dtype=np.float64)
     return np.column_stack(
         [
-            to_floats(series_values(series, "X"), f"Column {series.name!r} of X")
+            columns.to_floats(columns.series_values(series, "X"), f"Column {series.name!r} of X")
             for series in table.iter_columns()
         ]
     )
 
 
 def _dense_features(array: Column) -> Array:
-    if array.dtype.kind in NUMERIC:
+    if array.dtype.kind in columns.NUMERIC:
         with np.errstate(over="ignore"):
             return np.asarray(array, dtype=np.float64)
     return np.column_stack(
-        [to_floats(column, f"Column {k} of X") for k, column in enumerate(array.T)]
+        [columns.to_floats(column, f"Column {k} of X") for k, column in enumerate(array.T)]
     )
 
 
 def _as_matrix(X: Any) -> Column:
+    """A two-dimensional NumPy array that is not empty."""
     remedy = "Pass rows with one number per feature."
-    with explain_errors(f"X ({kind_of(X)}) cannot be read as a table", remedy):
-        array = plain_array(X if isinstance(X, np.ndarray) else np.asarray(X), "X")
+    with columns.explain_errors(f"X ({kind_of(X)}) cannot be read as a table", remedy):
+        array = columns.plain_array(X if isinstance(X, np.ndarray) else np.asarray(X), "X")
         if array.dtype.kind in "US" and not isinstance(X, np.ndarray):
             array = np.asarray(X, dtype=object)  # NumPy turns numbers beside text into text
+    if array.dtype.kind == "c":
+        columns.raise_complex("X")
+    if array.size == 0 and array.ndim <= 2:
+        _require_not_empty(len(array), array.shape[1] if array.ndim == 2 else 0)
+    if array.ndim != 2:
+        raise InputError(
+            f"Expected 2D array for X, got {kind_of(X)} with shape {array.shape} ({array.ndim}D). "
+            "Reshape your data to one row per item and one column per feature."
+        )
     return array.astype(object) if array.dtype.kind in "UST" else array
 
 
@@ -179,9 +162,9 @@ def _sparse_features(X: Any) -> sp.csr_array:
         raise InputError(f"Expected 2D array for X, got {X.ndim}D. Pass one row per item.")
     _require_not_empty(*X.shape)
     if X.dtype.kind == "c":
-        raise_complex("X")
+        columns.raise_complex("X")
     remedy = "Pass numbers in a valid format."
-    with explain_errors("X is a sparse matrix that cannot be used", remedy):
+    with columns.explain_errors("X is a sparse matrix that cannot be used", remedy):
         with np.errstate(over="ignore"):
             matrix = sp.csr_array(X, dtype=np.float64)
         matrix.check_format(full_check=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
@@ -15,19 +15,8 @@ from numpy.typing import NDArray
 
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.data.columns import (
-    Attribute,
-    Column,
-    as_column,
-    as_columns,
-    as_numbers,
-    explain_errors,
-    is_number,
-    missing,
-    refuse_entries,
-    require_length,
-    to_floats,
-)
+from pairity.data import columns
+from pairity.data.columns import Attribute, Column, is_number, is_whole
 from pairity.exceptions import InputError
 
 MOST_NUMERIC_GROUPS = 20  # more distinct numbers are taken for a continuous attribute
@@ -54,19 +43,18 @@ def encode_groups(sensitive_features: Any, n_rows: int) -> Encoded:
     """
     if sensitive_features is None:
         return np.zeros(n_rows, dtype=np.int32), ()
-    return encode_attributes(as_columns(sensitive_features, "sensitive_features"), n_rows)
+    return encode_attributes(columns.as_columns(sensitive_features, "sensitive_features"), n_rows)
 
 
-def encode_attributes(columns: Sequence[Attribute], n_rows: int) -> Encoded:
+def encode_attributes(attributes: Sequence[Attribute], n_rows: int) -> Encoded:
     """Group codes and names from columns with their categories, see `encode_groups`."""
-    if not columns:
+    if not attributes:
         raise InputError("sensitive_features has no column. Pass at least one.")
     encoded = []
-    for name, column, categories in columns:
+    for name, column, categories in attributes:
         label = f"sensitive_features column {name!r}" if name else "sensitive_features"
-        require_length(column, n_rows, label)
-        known = _known_codes(column)
-        encoded.append(_encode_column(column, label, categories) if known is None else known)
+        columns.require_length(column, n_rows, label)
+        encoded.append(_known_codes(column) or _encode_column(column, label, categories))
     codes, names = reduce(_intersect, encoded)
     if len(names) > MOST_GROUPS:
         raise InputError(
@@ -114,12 +102,12 @@ def quantile_groups(
     ['≤ 31', '≤ 31', '≤ 31', '> 31', '> 31', '> 31']
     """
     shares = _shares(n_groups)
-    numbers = to_floats(as_column(values, "values"), "values")
+    numbers = columns.to_floats(columns.as_column(values, "values"), "values")
     absent = np.isnan(numbers)
     if absent.all():
         raise InputError(f"values has {len(numbers)} entries, none a number. Pass some numbers.")
     remedy = "Remove them or mark them as missing."
-    refuse_entries(np.isinf(numbers), "values has {} infinite entries", numbers, remedy)
+    columns.refuse_entries(np.isinf(numbers), "values has {} infinite entries", numbers, remedy)
     ordered = np.sort(numbers[~absent])
     cuts = np.unique(ordered[[ceil(share * len(ordered)) - 1 for share in shares]])
     cuts = cuts[cuts < ordered[-1]]
@@ -132,7 +120,7 @@ def quantile_groups(
 def _shares(n_groups: Any) -> list[Fraction]:
     """The shares at which to cut, as exact fractions: 0.3 of ten values is three."""
     if isinstance(n_groups, Sequence | np.ndarray) and not isinstance(n_groups, str | bytes):
-        shares = as_numbers(n_groups, "n_groups").tolist()
+        shares = columns.as_numbers(n_groups, "n_groups").tolist()
         rising = all(low < high for low, high in pairwise([0.0, *shares, 1.0]))
         if not shares or len(shares) >= MOST_GROUPS or not rising:
             raise InputError(
@@ -140,7 +128,7 @@ def _shares(n_groups: Any) -> list[Fraction]:
                 f"one and fewer than {MOST_GROUPS} of them."
             )
         return [Fraction(repr(share)) for share in shares]
-    if not _is_whole(n_groups) or not 2 <= n_groups <= MOST_GROUPS:
+    if not is_whole(n_groups) or not 2 <= n_groups <= MOST_GROUPS:
         raise InputError(
             f"n_groups is {show(n_groups)}, but a comparison needs at least 2 groups. Pass a "
             f"whole number from 2 to {MOST_GROUPS}."
@@ -165,7 +153,7 @@ def _numerals(cuts: Array) -> list[str]:
 
 
 def _label_names(labels: Any, cuts: Array) -> list[str]:
-    names = [str(label) for label in as_column(labels, "labels")]
+    names = [str(label) for label in columns.as_column(labels, "labels")]
     if len(names) != len(cuts) + 1:
         raise InputError(
             f"labels has {len(names)} names, but the values fall into {len(cuts) + 1} groups "
@@ -178,8 +166,7 @@ def _label_names(labels: Any, cuts: Array) -> list[str]:
 
 def _known_codes(column: Column) -> Encoded | None:
     """Codes and names of a column that `name_groups` made, unless it was changed since."""
-    metadata: Mapping[Any, Any] = column.dtype.metadata or {}
-    names = metadata.get(_METADATA)
+    names: Any = dict(column.dtype.metadata or {}).get(_METADATA)
     if names is None:
         return None
     code = {name: number for number, name in enumerate((*names, None))}
@@ -190,7 +177,7 @@ def _known_codes(column: Column) -> Encoded | None:
 
 
 def _encode_column(column: Column, label: str, categories: list[Any] | None) -> Encoded:
-    absent = missing(column)
+    absent = columns.missing(column)
     present = column[~absent]
     if present.dtype.kind in "fiu":
         distinct, inverse = np.unique(present, return_inverse=True)
@@ -215,7 +202,7 @@ def _factorize(
     if bool in kinds and any(map(is_number, kinds - {bool})):  # True equals 1: write it as 1
         entries = [int(entry) if entry is True or entry is False else entry for entry in entries]
     fact = f"{label} holds values that cannot be hashed and compared, such as lists"
-    with explain_errors(fact, "Pass strings, whole numbers, booleans or categories."):
+    with columns.explain_errors(fact, "Pass strings, whole numbers, booleans or categories."):
         distinct = set(entries)
         ordered = _sorted(distinct) if categories is None else categories
         values = [value for value in ordered if value in distinct]
@@ -234,7 +221,7 @@ def _refuse_continuous(values: list[Any], label: str) -> None:
     """Refuse sorted numbers that are too many, or not whole, to be the names of groups."""
     if not all(is_number(type(v)) and not isinstance(v, bool) for v in values):
         return
-    n_fractions = sum(not _is_whole(v) for v in values)
+    n_fractions = sum(not is_whole(v) for v in values)
     if n_fractions or len(values) > MOST_NUMERIC_GROUPS:
         detail = f", {n_fractions} of them not whole" if n_fractions else ""
         raise InputError(
@@ -242,13 +229,6 @@ def _refuse_continuous(values: list[Any], label: str) -> None:
             f"{show(values[-1])}): a continuous attribute, not groups. Convert it to groups first, "
             "for example with pairity.quantile_groups(values, 4), or pass names as strings."
         )
-
-
-def _is_whole(value: Any) -> bool:
-    try:
-        return is_number(type(value)) and not isinstance(value, bool) and bool(value == int(value))
-    except (OverflowError, ValueError):  # infinity, NaN
-        return False
 
 
 def _group_name(value: Any, label: str) -> str:
@@ -259,9 +239,9 @@ def _group_name(value: Any, label: str) -> str:
             "booleans or categories."
         )
     fact = f"{label} holds {show(value)}, which cannot be written as a name"
-    with explain_errors(fact, "Pass the groups as strings."):
+    with columns.explain_errors(fact, "Pass the groups as strings."):
         short = isinstance(value, (float, np.floating)) and abs(float(value)) < _WHOLE
-        return str(int(value)) if short and _is_whole(value) else str(value)
+        return str(int(value)) if short and is_whole(value) else str(value)
 
 
 def _require_different(names: Sequence[str], label: str) -> None:

@@ -268,7 +268,7 @@ def list_names(names: Sequence[str]) -> str:
 
 def _runs(table: ParquetColumns, name: str) -> tuple[list[int], list[Any]]:
     """Return the first row of each query, and its id."""
-    pa, _ = import_arrow()
+    pa = import_arrow()
     compute = import_module("pyarrow.compute")
     starts: list[int] = []
     ids: list[Any] = []

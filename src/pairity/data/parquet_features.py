@@ -287,12 +287,12 @@ def _files_of(name: str) -> list[str]:
 
 def open_parquet(path: str, **options: Any) -> Any:
     """Open pyarrow's reader of a file, which may be compressed with gzip."""
-    pa, parquet = import_arrow()
+    pa = import_arrow()
     with open_binary(path) as content:
         compressed = isinstance(content.raw, GzipReader)
         source: Any = pa.BufferReader(content.read()) if compressed else path
     try:
-        return parquet.ParquetFile(source, **options)
+        return pa.parquet.ParquetFile(source, **options)
     except (OSError, ValueError, pa.ArrowException) as error:
         if is_lack_of_memory(error):
             raise
@@ -308,18 +308,16 @@ def describe_file(path: str) -> tuple[ParquetFile, Any]:
         return ParquetFile(path, sizes, _state(path)), reader.schema_arrow
 
 
-def import_arrow() -> tuple[Any, Any]:
-    """Import pyarrow and its Parquet module."""
-    pa, parquet = (
-        import_extra(name, "Reading Parquet", "parquet") for name in ("pyarrow", "pyarrow.parquet")
-    )
-    return pa, parquet
+def import_arrow() -> Any:
+    """Import pyarrow with its Parquet module."""
+    import_extra("pyarrow.parquet", "Reading Parquet", "parquet")
+    return import_module("pyarrow")
 
 
 @cache
 def is_numeric(kind: Any) -> bool:
     """Whether a column of this Arrow type can be a feature."""
-    types, kind = import_arrow()[0].types, plain_type(kind)
+    types, kind = import_arrow().types, plain_type(kind)
     numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
     return any(is_kind(kind) for is_kind in numbers)
 
@@ -327,7 +325,7 @@ def is_numeric(kind: Any) -> bool:
 @cache
 def is_text(kind: Any) -> bool:
     """Whether a column of this Arrow type holds text, or categories that are text."""
-    types, kind = import_arrow()[0].types, plain_type(kind)
+    types, kind = import_arrow().types, plain_type(kind)
     texts = (types.is_string, types.is_large_string, types.is_string_view)
     return any(is_kind(kind) for is_kind in texts)
 
@@ -339,7 +337,7 @@ def plain_type(kind: Any) -> Any:
 
 def to_numbers(column: Any) -> NDArray[Any]:
     """Return a column of numbers, NaN where missing."""
-    pa, _ = import_arrow()
+    pa = import_arrow()
     kind = plain_type(column.type)
     if not is_numeric(kind):
         raise NotNumbersError(f"A column of {kind} is not numeric. Encode it, or omit it.")
@@ -354,7 +352,7 @@ def to_column(column: Any) -> Column:
     Booleans and integers without missing values keep their kind; other numbers are float64, NaN
     where missing. All else is objects, None where missing; equal texts are one object.
     """
-    types = import_arrow()[0].types
+    types = import_arrow().types
     kind = plain_type(column.type)
     if is_text(kind) or types.is_binary(kind):
         parts = []

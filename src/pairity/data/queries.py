@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pairity._utils.allreduce import sum_over_peers
 from pairity._utils.typing import Array
+from pairity.data import query_columns
 from pairity.data.cache import Cache
 from pairity.data.columns import Column, as_numbers
 from pairity.data.digest import digest
@@ -24,15 +25,6 @@ from pairity.data.features import as_features, as_raw_features, feature_types, t
 from pairity.data.groups import encode_groups, name_groups
 from pairity.data.layout import Layout, lay_out
 from pairity.data.parquet_features import ParquetFeatures
-from pairity.data.query_columns import (
-    asks_for_equal_queries,
-    encode_queries,
-    query_runs,
-    read_group_sizes,
-    read_labels,
-    read_query_weights,
-    read_weights,
-)
 from pairity.data.splits import as_mask, draw_queries, is_among
 from pairity.exceptions import InputError
 
@@ -152,13 +144,15 @@ class Queries(Cache, Mapping[str, Any]):
         """
         read = as_raw_features if raw else as_features
         features, names = (None, None) if X is None else read(X)
-        labels = read_labels(y, None if features is None else int(features.shape[0]))
+        labels = query_columns.read_labels(y, None if features is None else int(features.shape[0]))
         n_items = len(labels)
         if group is not None:
-            qid = read_group_sizes(group, qid, n_items)
-        query, query_ids = encode_queries(qid, n_items)
+            qid = query_columns.read_group_sizes(group, qid, n_items)
+        query, query_ids = query_columns.encode_queries(qid, n_items)
         codes, groups = encode_groups(sensitive_features, n_items)
-        equal = asks_for_equal_queries(query_weight)
+        equal = query_columns.asks_for_equal_queries(query_weight)
+        by_query = None if equal else query_weight
+        weights = query_columns.read_query_weights(by_query, query, query_ids)
         return cls(
             X=features,
             y=labels,
@@ -166,8 +160,8 @@ class Queries(Cache, Mapping[str, Any]):
             query_ids=query_ids,
             group=codes,
             groups=groups,
-            item_weight=read_weights(sample_weight, "sample_weight", n_items),
-            query_weight=None if equal else read_query_weights(query_weight, query, query_ids),
+            item_weight=query_columns.read_weights(sample_weight, "sample_weight", n_items),
+            query_weight=weights,
             feature_names=names,
             feature_types=None if X is None else feature_types(X, features),
             raw=raw,
@@ -381,7 +375,7 @@ class Queries(Cache, Mapping[str, Any]):
 
     def _in_row_order(self) -> Queries:
         remedy = "Sort the table by query before it is written to files."
-        starts = query_runs(self.query, self.query_ids, remedy)
+        starts = query_columns.query_runs(self.query, self.query_ids, remedy)
         order = self.query[starts]
         return replace(
             self,

@@ -12,17 +12,8 @@ from numpy.typing import NDArray
 
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
-from pairity.data.columns import (
-    Column,
-    as_column,
-    as_numbers,
-    explain_errors,
-    is_number,
-    missing,
-    object_array,
-    refuse_entries,
-    require_length,
-)
+from pairity.data import columns
+from pairity.data.columns import Column
 from pairity.exceptions import InputError
 
 _MANY = 10_000  # ids; from this number on, NumPy sorts text in half the time of Python
@@ -42,11 +33,11 @@ def read_labels(y: Any, n_rows: int | None) -> Array:
             DataConversionWarning,
             stacklevel=3,
         )
-    labels = as_numbers(y, "y", n_rows)
+    labels = columns.as_numbers(y, "y", n_rows)
     if len(labels) == 0:
         raise InputError("y has 0 entries: the table is empty. Pass at least one query.")
     if np.abs(labels).max() >= 2**53:  # beyond, float64 does not represent every whole number
-        column = as_column(y, "y")
+        column = columns.as_column(y, "y")
         n_given, n_kept = len(set(column.tolist())), len(np.unique(labels))
         if n_kept < n_given:
             raise InputError(
@@ -59,8 +50,8 @@ def read_labels(y: Any, n_rows: int | None) -> Array:
 
 def read_group_sizes(group: Any, qid: Any, n_rows: int) -> Any:
     """Query ids from the number of rows of each query; ids that are passed too must agree."""
-    sizes = as_column(group, "group")
-    wrong = [value for value in sizes.tolist() if not _is_size(value)]
+    sizes = columns.as_column(group, "group")
+    wrong = [value for value in sizes.tolist() if not (columns.is_whole(value) and value > 0)]
     if wrong or not len(sizes):
         fact = f"holds {show(wrong[0])}" if wrong else "is empty"
         raise InputError(
@@ -103,10 +94,6 @@ def query_runs(query: NDArray[np.int64], ids: Column, remedy: str) -> Any:
     return runs
 
 
-def _is_size(value: Any) -> bool:
-    return is_number(type(value)) and not isinstance(value, bool) and value > 0 and value % 1 == 0
-
-
 def encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
     """The number of each row's query, and the sorted ids of the queries."""
     if qid is None:
@@ -114,16 +101,16 @@ def encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
             "qid is missing. Pass one query id per row as qid, or the number of rows of each query "
             "as group."
         )
-    column = as_column(qid, "qid")
-    require_length(column, n_rows, "qid")
+    column = columns.as_column(qid, "qid")
+    columns.require_length(column, n_rows, "qid")
     remedy = "Pass a query id for every row."
-    refuse_entries(missing(column), "qid is missing in {} rows", column, remedy)
+    columns.refuse_entries(columns.missing(column), "qid is missing in {} rows", column, remedy)
     if column.dtype.kind != "O":
         distinct, codes = np.unique(column, return_inverse=True)
         return codes.astype(np.int64), distinct
     values = column.tolist()
     fact = "qid holds values that cannot be hashed and compared, such as lists"
-    with explain_errors(fact, "Use numbers, strings or tuples."):
+    with columns.explain_errors(fact, "Use numbers, strings or tuples."):
         ids = list(dict.fromkeys(values))
         codes = np.arange(n_rows)
         if len(ids) < n_rows:
@@ -132,7 +119,7 @@ def encode_queries(qid: Any, n_rows: int) -> tuple[NDArray[np.int64], Column]:
         order = np.asarray(_sorted_positions(ids), dtype=np.int64)
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return rank[codes], object_array(ids)[order]
+    return rank[codes], columns.object_array(ids)[order]
 
 
 def _sorted_positions(ids: list[Any]) -> Sequence[int] | NDArray[np.intp]:
@@ -164,9 +151,9 @@ def read_weights(values: Any, name: str, n_rows: int) -> Array | None:
     """Weights that are not negative, not all zero, and can be multiplied; None without weights."""
     if values is None:
         return None
-    weights = as_numbers(values, name, n_rows)
+    weights = columns.as_numbers(values, name, n_rows)
     remedy = "Weights must be 0 or greater."
-    refuse_entries(weights < 0, f"{name} has {{}} negative entries", weights, remedy)
+    columns.refuse_entries(weights < 0, f"{name} has {{}} negative entries", weights, remedy)
     if not weights.any():
         raise InputError(f"{name} is zero in all {n_rows} rows. Pass some positive weights.")
     positive = weights[weights > 0]
@@ -220,4 +207,4 @@ def _look_up(weights: Mapping[Any, Any], query_ids: Column) -> Column:
             f"{show(unknown[0])}. Pass a weight for every query id."
         )
     values = [weights[scalar] if scalar in weights else weights[plain] for scalar, plain in ids]
-    return as_column(values, "query_weight")
+    return columns.as_column(values, "query_weight")

@@ -146,9 +146,8 @@ def read_alike(data: Any, queries: Any, *, raw: bool) -> Any:
         )
     columns = {"X": data} if is_queries(data) else data
     if columns is data:
-        absent = [key for key in _COLUMNS if key not in data]
-        if "group" in data and absent == ["qid"]:
-            absent = []
+        needed = {*_COLUMNS} - ({"qid"} if "group" in data else set())
+        absent = [key for key in _COLUMNS if key in needed - {*data}]
         unknown = [key for key in data if key not in _COLUMNS + _OPTIONAL]
         if absent or unknown:
             fact = f"{absent[0]!r} is missing" if absent else f"{unknown[0]!r} is not known"

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -215,15 +216,13 @@ def _find_kind(path: str | os.PathLike[str], kind: str | None) -> str:
     file = require_file(path)
     if kind is not None:
         return kind
-    endings = [ending.lower() for ending in file.suffixes]
-    if endings and endings[-1] == ".gz":
-        endings.pop()
-    if not endings or endings[-1] not in KINDS:
+    ending = Path(file.name.lower().removesuffix(".gz")).suffix
+    if ending not in KINDS:
         raise InputError(
             f"The name of {file} does not determine its format.{_looks_like(file)} Rename it to "
             f"end in {', '.join(KINDS)}, or pass --input-format."
         )
-    return KINDS[endings[-1]]
+    return KINDS[ending]
 
 
 def _looks_like(file: Path) -> str:
@@ -267,16 +266,14 @@ def _read_letor(file: Path, progress: Show) -> Table:
 
 
 def _read_arrow(file: Path) -> dict[str, Column]:
-    pa, feather = (
-        import_extra(name, "Reading arrow", "parquet") for name in ("pyarrow", "pyarrow.feather")
-    )
+    feather = import_extra("pyarrow.feather", "Reading arrow", "parquet")
+    pa = import_module("pyarrow")
     with open_binary(file) as source, _readable(file, "arrow"):
-        data = pa.BufferReader(source.read())
-        if data.read(6) == b"ARROW1":
-            table = _read_batches(data, file, pa)
+        data = pa.py_buffer(source.read())
+        if data[:6].to_pybytes() == b"ARROW1":
+            table = _read_batches(pa.ipc.open_file(data), file)
         else:
-            data.seek(0)
-            table = feather.read_table(data)  # of the first version
+            table = feather.read_table(pa.BufferReader(data))  # of the first version
         require_names(table.column_names, file)
         return {name: to_column(table[name]) for name in table.column_names}
 
@@ -323,16 +320,14 @@ def _share_of_memory(n_bytes: int) -> float:
     return n_bytes / min(limits)
 
 
-def _read_batches(data: Any, file: Path, pa: Any) -> Any:
+def _read_batches(reader: Any, file: Path) -> Any:
     """Read an Arrow file batch by batch, unless it takes too much memory."""
-    data.seek(0)
-    reader = pa.ipc.open_file(data)
     batches, size = [], 0
     for number in range(reader.num_record_batches):
         batches.append(reader.get_batch(number))
         size += batches[-1].nbytes
         _require_size(size, file.stat().st_size, file)
-    return pa.Table.from_batches(batches, reader.schema)
+    return import_module("pyarrow").Table.from_batches(batches, reader.schema)
 
 
 def _require_size(needed: int, size: int, path: str | os.PathLike[str]) -> None:

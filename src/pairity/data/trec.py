@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -20,8 +20,6 @@ Unjudged = Literal["irrelevant", "leave-out"]
 NotRetrieved = Literal["last", "leave-out"]
 UNJUDGED: tuple[Unjudged, ...] = ("irrelevant", "leave-out")
 NOT_RETRIEVED: tuple[NotRetrieved, ...] = ("last", "leave-out")
-
-_Content = TypeVar("_Content", bound=dict[str, Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +151,14 @@ def _group_column(path: FilePath, documents: list[str]) -> Column:
 def read_groups(path: FilePath) -> dict[str, str]:
     """Read the group of each document from lines of ``document group``."""
     groups: dict[str, str] = {}
-    for number, line in _numbered(path):
+    for number, line in _numbered(path, "documents and their groups"):
         first, tab, rest = line.strip("\r\n").partition("\t")
         words = [first.strip(), rest.strip()] if tab else line.split(maxsplit=1)
         if len(words) != 2 or not all(words):
             _refuse(path, number, "it must have a document and its group")
         if groups.setdefault(words[0], words[1].strip()) != words[1].strip():
             _refuse(path, number, f"{show(words[0])} already has another group")
-    return _require_lines(groups, path, "documents and their groups")
+    return groups
 
 
 def _below(lowest: float) -> float:
@@ -170,43 +168,45 @@ def _below(lowest: float) -> float:
 
 def _read_run(path: FilePath) -> dict[str, dict[str, float]]:
     run: dict[str, dict[str, float]] = {}
-    for number, words in _records(path, "a run has topic Q0 document rank score tag", 6):
+    form = "a run has topic Q0 document rank score tag"
+    for number, words in _records(path, "a run", form, 6):
         score = _number(words[4], path, number, "score")
         if run.setdefault(words[0], {}).setdefault(words[2], score) is not score:
             _refuse(path, number, f"the document {show(words[2])} is repeated in its topic")
-    return _require_lines(run, path, "a run")
+    return run
 
 
 def _read_qrels(path: FilePath) -> dict[str, dict[str, float]]:
     qrels: dict[str, dict[str, float]] = {}
-    for number, words in _records(path, "qrels have topic iteration document judgement", 4):
+    form = "qrels have topic iteration document judgement"
+    for number, words in _records(path, "judgements", form, 4):
         label = max(_number(words[3], path, number, "judgement"), 0.0)
         if qrels.setdefault(words[0], {}).setdefault(words[2], label) != label:
             _refuse(path, number, f"{show(words[2])} already has another judgement")
-    return _require_lines(qrels, path, "judgements")
+    return qrels
 
 
-def _require_lines(content: _Content, path: FilePath, expected: str) -> _Content:
-    if not content:
-        raise InputError(f"{path} has no lines. Pass {expected}.")
-    return content
-
-
-def _records(path: FilePath, form: str, length: int) -> Iterator[tuple[int, list[str]]]:
+def _records(
+    path: FilePath, content: str, form: str, length: int
+) -> Iterator[tuple[int, list[str]]]:
     """Yield the number and the words of each line, which must have `length` words."""
-    for number, line in _numbered(path):
+    for number, line in _numbered(path, content):
         words = line.split()
         if len(words) != length:
             _refuse(path, number, f"it has {len(words)} words, but {form}")
         yield number, words
 
 
-def _numbered(path: FilePath) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank, with their numbers."""
+def _numbered(path: FilePath, content: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not blank, with their numbers; there must be one."""
+    number = 0
     with open_text(path) as lines:
         for line in lines:
             if not line.isspace():
-                yield lines.number, line
+                number = lines.number
+                yield number, line
+    if not number:
+        raise InputError(f"{path} has no lines. Pass {content}.")
 
 
 def _number(word: str, path: Any, number: int, what: str) -> float:

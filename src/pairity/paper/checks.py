@@ -17,9 +17,8 @@ from pairity.data.queries import Queries
 from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import PairityWarning
 from pairity.pairs.cells import mean_auc
-from pairity.paper.claims import Claim, judge
-from pairity.paper.means import TEST, VALIDATION, Mean, mean_over_seeds
-from pairity.paper.protocol import HINGED, Setting
+from pairity.paper.claims import Claim, Mean, judge, mean_over_seeds
+from pairity.paper.protocol import HINGED, TEST, VALIDATION, Setting
 from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.weights import weight_table

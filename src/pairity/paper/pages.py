@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pairity.paper.claims import Claim, Verdict, count_verdicts
-from pairity.paper.means import Mean, level_over_seeds
-from pairity.paper.previous_results import compare_with_previous
-from pairity.paper.protocol import BUDGET, CLOSE, COMPARED, CONSTRAINTS, Entry
-from pairity.reports.provenance import show_versions
+from pairity.paper import protocol
+from pairity.paper.claims import Claim, Mean, Verdict, count_verdicts, level_over_seeds
+from pairity.paper.protocol import COMPARED, CONSTRAINTS, Entry
+from pairity.reports.observations import show_versions
 
 if TYPE_CHECKING:
     from pairity.paper.reproduction import Reproduction
@@ -51,36 +51,32 @@ def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
 def results_page(result: Reproduction) -> str:
     """Return the means over seeds of every method on every data set, as Markdown."""
     command = f"`{result.command}`: " if result.command else ""
-    lines = [
+    blocks = [
         "# Results",
-        "",
         "Test AUC and fairness (1 − violation), averaged over queries, then over seeds, with 95 % "
         "intervals over seeds. Each seed splits the queries anew and in turn: five seeds test on "
         "all queries, and five queries have twenty splits, all of which twenty seeds use. Each "
-        f"method was fitted with up to {BUDGET} settings. For each seed, the most accurate setting "
-        f"on the validation queries was chosen among those whose violation is within {CLOSE} of "
-        "the lowest; settings.csv has the means of each setting. *Front*: whether none of the "
-        "other four methods has both means at least as high. † reads the groups of the items it "
-        "ranks.",
-        "",
+        f"method was fitted with up to {protocol.BUDGET} settings. For each seed, the most "
+        "accurate setting on the validation queries was chosen among those whose violation is "
+        f"within {protocol.CLOSE} of the lowest; settings.csv has the means of each setting. "
+        "*Front*: whether none of the other four methods has both means at least as high. † reads "
+        "the groups of the items it ranks.",
         f"{command}{result.seconds / 60:.0f} min, {show_versions(*_LIBRARIES)}.",
     ]
     for setting in result.settings:
         queries = setting.queries
-        lines += [
-            "",
+        blocks += [
             f"## {setting.title}",
-            "",
             f"{queries.n_queries} queries, {queries.n_items:,} items, {queries.n_groups} groups, "
             f"{setting.n_seeds} seeds.",
         ]
         entries = [entry for entry in result.entries if setting.matches(entry)]
         for constraint in CONSTRAINTS:
-            lines += ["", f"### {constraint}", "", *_result_rows(entries, constraint)]
-    return "\n".join([*lines, *_previous_rows(result)]) + "\n"
+            blocks += [f"### {constraint}", _result_table(entries, constraint)]
+    return _page(*blocks, *_comparison_with_previous(result))
 
 
-def _result_rows(entries: Sequence[Entry], constraint: str) -> list[str]:
+def _result_table(entries: Sequence[Entry], constraint: str) -> str:
     others = [name for name in CONSTRAINTS if name != constraint]
     rows = [["method", "AUC", "fairness", "front", *others, "seconds"]]
     by_method: dict[str, list[Entry]] = {}
@@ -114,8 +110,8 @@ def _mean_fairness(entries: Sequence[Entry], constraint: str) -> Mean:
     return level_over_seeds(entry.fairness[constraint] for entry in entries)
 
 
-def _previous_rows(result: Reproduction) -> list[str]:
-    rows = compare_with_previous(result.settings, result.frontiers)
+def _comparison_with_previous(result: Reproduction) -> list[str]:
+    rows = list(compare_with_previous(result))
     if not rows:
         return []
     header = [
@@ -123,16 +119,13 @@ def _previous_rows(result: Reproduction) -> list[str]:
         "within",
     ]  # fmt: skip
     return [
-        "",
         "## Comparison with an earlier version",
-        "",
         "A throwaway version, written before this one, measured the plain ranker and 30 loops of "
         "the paper's update on five splits. The table has its means, pairity's means of the same "
         "settings without tuning, and whether pairity's intervals over splits contain both. The "
         "earlier version kept the last round. pairity keeps the round with the lowest violation, "
         "which helps where the update overshoots.",
-        "",
-        *_markdown([header, *rows]),
+        _markdown([header, *rows]),
     ]
 
 
@@ -141,21 +134,68 @@ def verdicts_page(claims: Sequence[Claim]) -> str:
     counts = [[text, *map(str, n.values())] for text, n in count_verdicts(claims).items()]
     header = ["claim", "data", "constraint", "measured", "value", "verdict"]
     details = [list(map(str, vars(claim).values())) for claim in claims]
-    lines = [
+    return _page(
         "# Verdicts",
-        "",
         "A claim *holds* if the 95 % interval of its estimate over seeds is above zero, *does not "
         "hold* if the interval is below zero, and is *not decided* otherwise. A claim that "
         "compares with several others holds if all intervals are above zero, and does not hold if "
         "one is below.",
-        "",
-        *_markdown([["claim", *map(str, Verdict)], *counts]),
-        "",
-        *_markdown([header, *details]),
-    ]
-    return "\n".join(lines) + "\n"
+        _markdown([["claim", *map(str, Verdict)], *counts]),
+        _markdown([header, *details]),
+    )
 
 
-def _markdown(rows: Sequence[Sequence[str]]) -> list[str]:
+def _page(*blocks: str) -> str:
+    return "\n\n".join(blocks) + "\n"
+
+
+def _markdown(rows: Sequence[Sequence[str]]) -> str:
     header, *body = rows
-    return ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *body)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *body))
+
+
+# --- results of an earlier version ---------------------------------------------------------------
+
+_LOOPS = 30  # of the earlier version's update
+
+
+class Previous(NamedTuple):
+    """A measurement of the earlier version: test AUC and fairness, means of five splits."""
+
+    data: str
+    attribute: bool
+    method: str
+    constraint: str
+    auc: float
+    fairness: float
+
+
+PREVIOUS = (
+    Previous("Engineering Students", True, "plain", "statistical", 0.763, 0.477),
+    Previous("Engineering Students", True, "plain", "inter", 0.763, 0.605),
+    Previous("Engineering Students", True, "plain", "intra", 0.763, 0.976),
+    Previous("Engineering Students", True, "plain", "marginal", 0.763, 0.797),
+    Previous("TREC", False, "plain", "statistical", 0.567, 0.915),
+    Previous("TREC", False, protocol.PLAIN_UPDATE, "statistical", 0.570, 0.917),
+    Previous("TREC", True, "plain", "statistical", 0.633, 0.025),
+    Previous("TREC", True, protocol.PLAIN_UPDATE, "statistical", 0.520, 0.104),
+    Previous("TREC", True, "plain", "inter", 0.633, 0.030),
+    Previous("TREC", True, protocol.PLAIN_UPDATE, "inter", 0.577, 0.130),
+)
+
+
+def compare_with_previous(result: Reproduction) -> Iterator[list[str]]:
+    """Yield a row of a table for every earlier measurement whose data were run."""
+    for setting, previous in product(result.settings, PREVIOUS):
+        if not setting.matches(previous):
+            continue
+        method, constraint = previous.method, previous.constraint
+        runs = protocol.runs_of(result.frontiers[setting.title], method, constraint)
+        runs = [r for r in runs if not r.settings or r.settings.get("max_rounds") == _LOOPS]
+        if runs:
+            data = f"{previous.data}, {'with' if previous.attribute else 'without'}"
+            auc = level_over_seeds(run.test["auc"].value for run in runs)
+            fairness = level_over_seeds(1.0 - run.test[constraint].value for run in runs)
+            within = previous.auc in auc and previous.fairness in fairness
+            measured = [f"{previous.auc:.3f}", str(auc), f"{previous.fairness:.3f}", str(fairness)]
+            yield [data, method, constraint, *measured, "yes" if within else "no"]

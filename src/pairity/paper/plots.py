@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from pairity.comparisons.plots import STYLES, error_bars, import_matplotlib, save_plot
-from pairity.paper.means import level_over_seeds
+from pairity.paper.claims import level_over_seeds
 from pairity.paper.pages import READS_GROUPS
 from pairity.paper.protocol import BASELINES, CONSTRAINTS, REWEIGHTED, SHARES, Entry, Setting
 

@@ -28,11 +28,12 @@ from pairity.comparisons.runs import Run
 from pairity.comparisons.sweeps import sweep
 from pairity.constraints import CATALOGUE
 from pairity.data.queries import Queries
-from pairity.paper.means import TEST, VALIDATION
 from pairity.rankers.linear import LinearRanker
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.solvers import PlainStep
 
+TEST, VALIDATION = 0.2, 0.2  # the paper's 4:1
+OVERLAP = TEST / ((1.0 - TEST) * (1.0 - VALIDATION))  # test queries per training query
 CONSTRAINTS = tuple(CATALOGUE)
 BASELINES = ("plain", "item weights", "exposure lp", "lagrangian")
 REWEIGHTED = "reweighted"

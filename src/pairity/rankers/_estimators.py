@@ -283,7 +283,7 @@ class PairRanker(RankingEstimator):
         """Return scores of shape (n_items,) in the order of the rows; lazy for Dask collections."""
         check_is_fitted(self, self.learnt)
         if is_dask(X):
-            from pairity.data.distributed.collections import lazy_scores
+            from pairity.data.distributed.queries import lazy_scores
 
             return lazy_scores(self, X)  # type: ignore[no-any-return]
         features = read_features(self, X, raw=self.raw_features)

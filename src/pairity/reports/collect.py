@@ -23,17 +23,10 @@ from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityWarning
+from pairity.reports import observations
 from pairity.reports.caveats import add_caveats
 from pairity.reports.evidence import Candidate, Evidence, ShownQuery, Table
-from pairity.reports.observations import (
-    BINS,
-    Observer,
-    choose_queries,
-    list_queries,
-    position_shares,
-    top_rows,
-)
-from pairity.reports.provenance import describe_fit, provenance
+from pairity.reports.observations import Observer
 from pairity.reports.remedies import list_remedies
 from pairity.reweighting.fair_ranker import FairRanker
 from pairity.reweighting.weights import PairWeights
@@ -158,7 +151,7 @@ def collect(
             changes=() if name == before else observer.changes(ranker.scores),
             weights=None if ranker.weights is None else _table(ranker.weights.table),
             mirrored=None if ranker.weights is None else _table(ranker.weights.mirrored),
-            positions=_table(position_shares(queries, ranker.scores)),
+            positions=_table(observations.position_shares(queries, ranker.scores)),
             histogram=observer.histogram(ranker.scores),
             note=ranker.note,
             **rankings[name],
@@ -174,10 +167,10 @@ def collect(
         before=names.index(before),
         after=names.index(after),
         remedies=tuple(n for n, name in enumerate(names) if scored[name].method == REMEDY),
-        bins=BINS if observer.pairwise else (),
+        bins=observations.BINS if observer.pairwise else (),
         queries=queries_shown,
         n_queries=queries.n_queries,
-        **({} if model is None else describe_fit(model)),
+        **({} if model is None else observations.describe_fit(model)),
     )
 
 
@@ -229,7 +222,8 @@ def collect_training(
         **(_try_remedies(model, train, test, options.get("random_state", 0)) if remedies else {}),
     }
     options.setdefault("after", "reweighted")
-    options["provenance"] = {**options.get("provenance", {}), **provenance(model, train, test)}
+    origin = observations.provenance(model, train, test)
+    options["provenance"] = {**options.get("provenance", {}), **origin}
     return collect(test, rankers, model=model, **options)
 
 
@@ -372,9 +366,9 @@ def _rankings(
 ) -> tuple[tuple[ShownQuery, ...], dict[str, dict[str, Any]]]:
     """The queries that are shown, and the order and scores of their first items by ranker."""
     queries = observer.queries
-    shown = choose_queries(queries, observer.gaps(observer.first))
-    tops = {name: top_rows(queries, ranker.scores, shown) for name, ranker in scored.items()}
-    listed = list_queries(observer, shown, tops.values(), items)
+    shown = observations.choose_queries(queries, observer.gaps(observer.first))
+    tops = {name: observations.top_rows(queries, r.scores, shown) for name, r in scored.items()}
+    listed = observations.list_queries(observer, shown, tops.values(), items)
     rankings: dict[str, dict[str, Any]] = {}
     for name, ranker in scored.items():
         pairs = zip(listed, tops[name], strict=True)

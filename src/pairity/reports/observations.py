@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 
 from pairity._utils.typing import Array
-from pairity.audits.estimates import (
-    NAN,
-    Measure,
-    Statistics,
-    Support,
-    estimate_all,
-    parts_of,
-    resampled_weights,
-    sum_parts,
-)
+from pairity.audits import estimates
+from pairity.audits.estimates import NAN, Measure, Statistics, Support
 from pairity.constraints import Constraint, Contrasts, PairwiseConstraint
 from pairity.data.columns import require_length
 from pairity.data.queries import Queries
 from pairity.metrics.positions import Positions, ratio, sums
 from pairity.pairs.cells import cell_counts, cell_sums
-from pairity.reports.evidence import Change, Item, ShownQuery
+from pairity.reports.evidence import HELD_OUT, Change, Item, RecordedRound, ShownQuery
+from pairity.reweighting.fair_ranker import FairRanker
 
 # How much fits on a page.
 TOP = 10
@@ -66,10 +62,10 @@ class Observer:
         queries, weight = self.queries, self.queries.weight_of_query
         concordant = cell_sums(queries, scores).sum(axis=(1, 2))
         auc = Measure("auc", ratio(concordant, cell_counts(queries).sum(axis=(1, 2))))
-        parts = parts_of([auc], [self.constraint], queries, scores, self.support)
-        draws = resampled_weights(weight, **self.sampling)
-        totals, named = sum_parts(parts, weight, draws), {self.label: self.constraint}
-        utility, violation = estimate_all([("auc", ())], named, queries.groups, totals)
+        parts = estimates.parts_of([auc], [self.constraint], queries, scores, self.support)
+        draws = estimates.resampled_weights(weight, **self.sampling)
+        totals, named = estimates.sum_parts(parts, weight, draws), {self.label: self.constraint}
+        utility, violation = estimates.estimate_all([("auc", ())], named, queries.groups, totals)
         return {"violation": violation, "auc": utility}
 
     def changes(self, scores: Array) -> tuple[Change, ...]:
@@ -173,3 +169,48 @@ def list_queries(
         name, gap = str(queries.query_ids[query]), float(gaps[query])
         listed.append((ShownQuery(name, len(order), gap, items_of_query), rows))
     return listed
+
+
+def describe_fit(model: FairRanker) -> dict[str, Any]:
+    """The rounds of a fit, with the entries of λ that ever changed, and its outcome."""
+    changed = np.any([round_.lambda_ != 0.0 for round_ in model.history_], axis=0)
+    return {
+        "rounds": tuple(
+            RecordedRound(
+                number=int(round_.number),
+                lambda_=tuple(round_.lambda_[changed].tolist()),
+                violation=float(round_.violation),
+                auc=float(round_.auc),
+            )
+            for round_ in model.history_
+        ),
+        "lambda_cells": tuple(map(tuple, np.argwhere(changed).tolist())),
+        "outcome": model.outcome_,
+    }
+
+
+def provenance(model: FairRanker, train: Queries, test: Queries) -> dict[str, str]:
+    """Versions, settings and digests."""
+    engine = type(model.ranker_).__module__.rpartition(".")[2]
+    return {
+        "trained on": _size(train),
+        "training data, SHA-256": model.training_digest_,
+        "measured on": _size(test),
+        HELD_OUT: test.digest(),
+        "model": " ".join(repr(model).split()),
+        "versions": show_versions("pairity", "numpy", "scikit-learn", engine),
+    }
+
+
+def _size(queries: Queries) -> str:
+    pairs = int(Support(queries).all_pairs().sum())
+    return f"{queries.n_queries:,} queries, {queries.n_items:,} items, {pairs:,} preference pairs"
+
+
+def show_versions(*libraries: str) -> str:
+    """The versions of Python and of those libraries that are installed."""
+    versions = [f"Python {platform.python_version()}"]
+    for name in libraries:
+        with suppress(metadata.PackageNotFoundError):
+            versions.append(f"{name} {metadata.version(name)}")
+    return ", ".join(versions)

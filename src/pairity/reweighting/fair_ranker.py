@@ -262,7 +262,7 @@ class FairRanker(RankingEstimator):
         if is_queries(X) and not isinstance(X, Queries):
             X = X["X"]
         if is_dask(X):
-            from pairity.data.distributed.collections import lazy_scores
+            from pairity.data.distributed.queries import lazy_scores
 
             if hasattr(X, "queries_on_workers"):  # features without their names
                 return lazy_scores(self.ranker_, X)  # type: ignore[no-any-return]

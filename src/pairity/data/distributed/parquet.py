@@ -140,7 +140,7 @@ def _query_start(groups: Sequence[RowGroup], qid: str, row: int) -> int:
 
 def _read_rows(names: list[str], parts: list[tuple[RowGroup, int, int]]) -> Any:
     """A partition, as a pandas DataFrame."""
-    pa, _ = import_arrow()
+    pa = import_arrow()
     tables = []
     for group, first, last in parts:
         with _opened(group) as reader:
@@ -178,7 +178,7 @@ def _opened(group: RowGroup) -> Any:
 
 def _plain(table: Any) -> Any:
     """Categories as their values, and decimals as numbers, as on one machine."""
-    pa, _ = import_arrow()
+    pa = import_arrow()
     kinds = [plain_type(field.type) for field in table.schema]
     kinds = [pa.float64() if pa.types.is_decimal(kind) else kind for kind in kinds]
     fields = zip(table.column_names, kinds, strict=True)
