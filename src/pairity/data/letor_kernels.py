@@ -4,7 +4,8 @@ Each decimal becomes the nearest double. A short decimal takes one exact operati
 2^53, multiplied or divided by a power of ten up to 10^22. Other decimals are multiplied by the
 leading 128 bits of a power of five, in integers. The product bounds the value from below and above;
 if both bounds round to the same double, that is the result. The rest (ties, very small and very
-large numbers) is returned as text for Python's ``float``.
+large numbers, and those with more than 19 significant digits) is returned as text for Python's
+``float``.
 """
 
 from __future__ import annotations
@@ -58,41 +59,27 @@ def _product(a, b):
 
 
 @njit(cache=True, nogil=True)
-def _leading_zeros(word):
-    count = 0
-    for step in (32, 16, 8, 4, 2, 1):
-        if word >> np.uint64(64 - step) == _NOTHING:
-            word = word << np.uint64(step)
-            count += step
-    return count
-
-
-@njit(cache=True, nogil=True)
-def _nearest(digits, q, cut):
-    """Return the double nearest to digits · 10^q, and whether it is certain.
-
-    `cut` says that further digits follow, so that the number lies below (digits + 1) · 10^q.
-    """
+def _nearest(word, q):
+    """Return the double nearest to word · 10^q, and whether it is certain."""
     if q < LEAST or q > MOST:
         return 0.0, False
-    zeros = _leading_zeros(digits)
-    word = digits << np.uint64(zeros)
+    zeros = 0
+    while word >> np.uint64(63) == _NOTHING:
+        word <<= _ONE
+        zeros += 1
     upper, middle = _product(word, _UPPER[q - LEAST])
     carried, _ = _product(word, _LOWER[q - LEAST])
     middle += carried
     if middle < carried:
         upper += _ONE
     # in units of the last bit of `middle`, the number is at least upper:middle, and less than
-    # that plus 2 (plus 2^(64 + zeros) where digits are cut)
+    # that plus 2
     drop = 11 if upper >> np.uint64(63) != _NOTHING else 10
     half = _ONE << np.uint64(drop - 1)
     rest = upper & ((half << _ONE) - _ONE)
     mantissa = upper >> np.uint64(drop)
     if rest > half or (rest == half and middle > _NOTHING):
         mantissa += _ONE
-    elif cut:
-        if rest + np.uint64(2) + (_ONE << np.uint64(zeros)) > half:
-            return 0.0, False
     elif rest == half or (rest == half - _ONE and middle > _ALL_BUT_ONE):
         return 0.0, False
     exponent = drop + 128 + _SHIFT[q - LEAST] + q - zeros
@@ -102,26 +89,24 @@ def _nearest(digits, q, cut):
 
 
 @njit(cache=True, nogil=True)
-def _long_digits(text, begin, end):
-    """Return the first 19 digits of a long mantissa, their power of ten, and if any is cut."""
-    digits, kept, power, point, cut = _NOTHING, 0, 0, False, False
-    for position in range(begin, end):
-        if text[position] == 46:
-            point = True
-            continue
+def _digits(text, position, value):
+    """Append decimal digits to a value: the end of the digits, and the new value."""
+    digit = np.int64(text[position]) - 48
+    while 0 <= digit <= 9:
+        value = value * _TEN + np.uint64(digit)
+        position += 1
         digit = np.int64(text[position]) - 48
-        if kept < MOST_DIGITS:
-            digits = digits * _TEN + np.uint64(digit)
-            if digits != _NOTHING:
-                kept += 1
-            if point:
-                power -= 1
-        else:
-            if digit != 0:
-                cut = True
-            if not point:
-                power += 1
-    return digits, power, cut
+    return position, value
+
+
+@njit(cache=True, nogil=True)
+def _n_significant(text, begin, end):
+    """Return the number of digits of a mantissa, without leading zeros."""
+    count = 0
+    for position in range(begin, end):
+        if text[position] != 46 and (count > 0 or text[position] != 48):
+            count += 1
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -131,28 +116,16 @@ def read_number(text, position):
     if negative or text[position] == 43:
         position += 1
     begin = position
-    digits = _NOTHING
-    digit = np.int64(text[position]) - 48
-    while 0 <= digit <= 9:
-        digits = digits * _TEN + np.uint64(digit)
-        position += 1
-        digit = np.int64(text[position]) - 48
+    position, digits = _digits(text, begin, _NOTHING)
     length, q = position - begin, 0
     if text[position] == 46:
-        position += 1
-        point = position
-        digit = np.int64(text[position]) - 48
-        while 0 <= digit <= 9:
-            digits = digits * _TEN + np.uint64(digit)
-            position += 1
-            digit = np.int64(text[position]) - 48
+        point = position + 1
+        position, digits = _digits(text, point, digits)
         q = point - position
         length -= q
     if length == 0:
         return -1, 0.0, False
-    cut = False
-    if length > MOST_DIGITS:
-        digits, q, cut = _long_digits(text, begin, position)
+    sure = length <= MOST_DIGITS or _n_significant(text, begin, position) <= MOST_DIGITS
     if text[position] == 101 or text[position] == 69:
         position += 1
         falling = text[position] == 45
@@ -168,17 +141,16 @@ def read_number(text, position):
             position += 1
             digit = np.int64(text[position]) - 48
         q += -int(power) if falling else int(power)
-    sure = True
-    if digits == _NOTHING:
+    if digits == _NOTHING or not sure:
         value = 0.0
-    elif digits <= _EXACT and -22 <= q <= 22 and not cut:
+    elif digits <= _EXACT and -22 <= q <= 22:
         value = float(np.int64(digits))
         if q < 0:
             value /= _TENS[-q]
         elif q > 0:
             value *= _TENS[q]
     else:
-        value, sure = _nearest(digits, q, cut)
+        value, sure = _nearest(digits, q)
     return position, (-value if negative else value), sure
 
 
