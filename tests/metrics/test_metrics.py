@@ -497,7 +497,7 @@ def test_shapes_ranges_and_positions(measure):
     assert value.shape == ((queries.n_queries,) if by_query else (queries.n_queries, 3))
     assert np.isfinite(value).any()
     assert np.nanmin(value) >= 0
-    given_positions = measure(queries, scores, positions=Positions.of(queries, scores))
+    given_positions = measure(queries, Positions.of(queries, scores))
     np.testing.assert_array_equal(value, given_positions)
 
 

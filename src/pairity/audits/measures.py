@@ -74,8 +74,7 @@ def measures_of(
     ranks, cuts, gain = Positions.of(queries, scores), settings.cuts, settings.gain
 
     def measure(function: Callable[..., Array], name: str = "", **options: Any) -> Measure:
-        values = function(queries, scores, positions=ranks, **options)
-        return Measure(name or function.__name__, values)
+        return Measure(name or function.__name__, function(queries, ranks, **options))
 
     sums, weight = cell_sums(queries, scores), cell_counts(queries)
     auc = ratio(sums.sum(axis=(1, 2)), weight.sum(axis=(1, 2)))
@@ -117,5 +116,5 @@ def _ndcg_within(queries: Queries, scores: Array, settings: Settings) -> Iterato
     inside = Queries(None, queries.y, lists, ids, queries.group, queries.groups)
     ranks = Positions.of(inside, scores)
     for k in settings.cuts:
-        values = metrics.ndcg(inside, scores, k=k, gain=settings.gain, positions=ranks)
+        values = metrics.ndcg(inside, ranks, k=k, gain=settings.gain)
         yield Measure(f"ndcg_within@{k}", values.reshape(-1, width)[:, :-1])

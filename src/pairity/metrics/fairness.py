@@ -1,8 +1,8 @@
 """Fairness: what each group receives from a ranking, per query, or per query and group.
 
 Parameters shared by all measures: ``queries``; ``scores``, one number per row in the caller's
-order; ``positions``, a `Positions` of these scores if it already exists, so that an audit sorts
-once (``scores`` are then ignored); ``discount``, the attention that a position receives:
+order, or their `Positions` if these exist already, so that an audit sorts once; ``discount``, the
+attention that a position receives:
 ``"log2"``, 1/log2(1 + rank), as in Singh & Joachims, or ``"trec"``, 1/log2(max(rank, 2)), as in the
 TREC Fair Ranking track, which gives the first two positions equal attention.
 
@@ -23,16 +23,10 @@ from scipy.special import rel_entr
 from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.metrics.positions import Positions, choose, has_negative, ratio, sums
+from pairity.metrics.positions import Positions, Scores, choose, has_negative, ratio, sums
 
 
-def exposure(
-    queries: Queries,
-    scores: ArrayLike,
-    *,
-    discount: str = "log2",
-    positions: Positions | None = None,
-) -> Array:
+def exposure(queries: Queries, scores: Scores, *, discount: str = "log2") -> Array:
     r"""Mean attention that the items of each group receive.
 
     .. math:: E_k = \frac{1}{|G_k|} \sum_{i \in G_k} v(r_i)
@@ -53,7 +47,7 @@ def exposure(
     >>> exposure(queries, [0.9, 0.5, 0.2]).round(3)  # (1 + 1/log2(3)) / 2 and 1/log2(4)
     array([[0.815, 0.5  ]])
     """
-    places = Positions.of(queries, scores, positions)
+    places = Positions.of(queries, scores)
     return _group_means(queries, places.share(places.discount(discount)))
 
 
@@ -81,13 +75,7 @@ def merit(queries: Queries) -> Array:
     return np.where(has_negative(queries)[:, None], np.nan, means)
 
 
-def exposure_to_merit(
-    queries: Queries,
-    scores: ArrayLike,
-    *,
-    discount: str = "log2",
-    positions: Positions | None = None,
-) -> Array:
+def exposure_to_merit(queries: Queries, scores: Scores, *, discount: str = "log2") -> Array:
     r"""Attention of each group per unit of its merit, :math:`E_k / U_k`.
 
     If it is equal for all groups, there is no disparate treatment in the sense of Singh & Joachims:
@@ -109,17 +97,10 @@ def exposure_to_merit(
     >>> exposure_to_merit(queries, [0.9, 0.5, 0.2]).round(3)  # 0.815 / 0.5 and 0.5 / 1
     array([[1.631, 0.5  ]])
     """
-    seen = exposure(queries, scores, discount=discount, positions=positions)
-    return ratio(seen, merit(queries))
+    return ratio(exposure(queries, scores, discount=discount), merit(queries))
 
 
-def click_to_merit(
-    queries: Queries,
-    scores: ArrayLike,
-    *,
-    discount: str = "log2",
-    positions: Positions | None = None,
-) -> Array:
+def click_to_merit(queries: Queries, scores: Scores, *, discount: str = "log2") -> Array:
     r"""Clicks of each group per unit of its merit, a click being attention times label.
 
     .. math:: \frac{1}{|G_k|} \sum_{i \in G_k} v(r_i)\, y_i \Big/ U_k
@@ -142,14 +123,12 @@ def click_to_merit(
     >>> click_to_merit(queries, [0.9, 0.5, 0.2])  # (1·1 + 0·0.631) / 2 / 0.5 and 1·0.5 / 1
     array([[1. , 0.5]])
     """
-    places = Positions.of(queries, scores, positions)
+    places = Positions.of(queries, scores)
     clicks = queries.y * places.share(places.discount(discount))
     return ratio(_group_means(queries, clicks), merit(queries))
 
 
-def top_share(
-    queries: Queries, scores: ArrayLike, *, k: int, positions: Positions | None = None
-) -> Array:
+def top_share(queries: Queries, scores: Scores, *, k: int) -> Array:
     """Share of a query's first min(k, n) positions that each group occupies (expected, if tied).
 
     Parameters
@@ -179,7 +158,7 @@ def top_share(
     >>> top_share(queries, [0.9, 0.5, 0.5], k=2)  # both tie for the second position
     array([[0.75, 0.25]])
     """
-    places = Positions.of(queries, scores, positions)
+    places = Positions.of(queries, scores)
     occupied = _group_sums(queries, places.share(places.top(k)))
     size = np.bincount(queries.query, minlength=queries.n_queries)
     return occupied / np.minimum(size, k)[:, None]
@@ -208,11 +187,10 @@ def population_share(queries: Queries) -> Array:
 
 def awrf(
     queries: Queries,
-    scores: ArrayLike,
+    scores: Scores,
     *,
     target: ArrayLike = "population",
     discount: str = "trec",
-    positions: Positions | None = None,
 ) -> Array:
     r"""Attention-weighted rank fairness: how close groups' shares of attention are to a target.
 
@@ -249,7 +227,7 @@ def awrf(
     >>> awrf(queries, [0.9, 0.5])  # both positions receive the attention 1
     array([1.])
     """
-    places = Positions.of(queries, scores, positions)
+    places = Positions.of(queries, scores)
     attention = _shares(_group_sums(queries, places.share(places.discount(discount))))
     goal = _target(queries, target)
     middle = (attention + goal) / 2
@@ -258,13 +236,7 @@ def awrf(
     return np.where(attention.any(axis=1), value, np.nan)
 
 
-def ndkl(
-    queries: Queries,
-    scores: ArrayLike,
-    *,
-    target: ArrayLike = "population",
-    positions: Positions | None = None,
-) -> Array:
+def ndkl(queries: Queries, scores: Scores, *, target: ArrayLike = "population") -> Array:
     r"""Divergence of the groups' shares of each prefix from a target, as a discounted mean.
 
     .. math:: \frac{1}{Z} \sum_i \frac{d_{KL}(D_i \,\|\, D)}{\log_2(i + 1)}, \qquad
@@ -299,7 +271,7 @@ def ndkl(
     >>> ndkl(queries, [0.9, 0.5]).round(3)  # (ln 2 · 1 + 0 · 0.631) / (1 + 0.631)
     array([0.425])
     """
-    places = Positions.of(queries, scores, positions)
+    places = Positions.of(queries, scores)
     goal = _target(queries, target)
     if not isinstance(target, str):
         _require_positive(queries, goal)

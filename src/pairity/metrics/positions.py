@@ -59,12 +59,10 @@ class Positions:
     block: NDArray[np.int64]
 
     @classmethod
-    def of(
-        cls, queries: Queries, scores: ArrayLike, existing: Positions | None = None
-    ) -> Positions:
-        """Sort the items by their scores, unless the result exists already."""
-        if existing is not None:
-            return existing
+    def of(cls, queries: Queries, scores: Scores) -> Positions:
+        """Sort the items by their scores; positions are returned as they are."""
+        if isinstance(scores, Positions):
+            return scores
         numbers = as_numbers(scores, "scores", queries.n_items)
         order = np.lexsort((-numbers, queries.query))
         query, numbers = queries.query[order], numbers[order]
@@ -109,6 +107,9 @@ class Positions:
         rows = np.empty_like(values)
         rows[self.order] = values
         return rows
+
+
+Scores = ArrayLike | Positions
 
 
 def choose(table: Mapping[str, T], name: str, what: str) -> T:

@@ -1,10 +1,9 @@
 """Utility: how well scores order the labels, one value per query.
 
 Parameters shared by all measures: ``queries``; ``scores``, one number per row in the caller's
-order; ``positions``, a `Positions` of these scores if it already exists, so that an audit sorts
-once (``scores`` are then ignored). All return an array of shape (n_queries,), NaN for a query in
-which the measure is undefined; average over the others. All items of a query count, whether or not
-their group is known.
+order, or their `Positions` if these exist already, so that an audit sorts once. All return an array
+of shape (n_queries,), NaN for a query in which the measure is undefined; average over the others.
+All items of a query count, whether or not their group is known.
 """
 
 from __future__ import annotations
@@ -12,23 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from pairity._utils.typing import Array
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.metrics.positions import Positions, choose, has_negative, ratio, sums
+from pairity.metrics.positions import Positions, Scores, choose, has_negative, ratio, sums
 
 HIGHEST_EXPONENT = 31  # 2^y - 1 is meant for grades; LightGBM stops at 30
 
 
 def ndcg(
     queries: Queries,
-    scores: ArrayLike,
+    scores: Scores,
     *,
     k: int | None = None,
     gain: str = "exponential",
-    positions: Positions | None = None,
 ) -> Array:
     r"""Discounted cumulative gain of each query, as a share of the best possible.
 
@@ -66,7 +63,7 @@ def ndcg(
     >>> ndcg(queries, [0.2, 0.8, 0.5, 0.1]).round(3)  # 1/log2(3); no item of query 2 is relevant
     array([0.631,   nan])
     """
-    places = Positions.of(queries, scores, positions)
+    places = Positions.of(queries, scores)
     discount = np.where(places.top(k), places.discount("log2"), 0.0)
     best = np.empty_like(discount)
     best[queries.layout.order] = discount  # the layout is sorted by query, like the positions
@@ -76,13 +73,7 @@ def ndcg(
     return np.where(has_negative(queries), np.nan, ratio(reached, ideal))
 
 
-def average_precision(
-    queries: Queries,
-    scores: ArrayLike,
-    *,
-    relevant_above: float = 0.0,
-    positions: Positions | None = None,
-) -> Array:
+def average_precision(queries: Queries, scores: Scores, *, relevant_above: float = 0.0) -> Array:
     r"""Precision at the position of each relevant item, averaged over a query's relevant items.
 
     .. math:: \frac{1}{|R|} \sum_{i \in R}
@@ -116,7 +107,7 @@ def average_precision(
     >>> average_precision(queries, [0.9, 0.5, 0.2, 0.1]).round(3)  # (1/1 + 2/3) / 2
     array([0.833,   nan])
     """
-    places = Positions.of(queries, scores, positions)
+    places = Positions.of(queries, scores)
     relevant = queries.y > relevant_above
     precision = places.at_block_end(places.counts(relevant) / places.rank)
     total = sums(queries.query, relevant * precision, queries.n_queries)
