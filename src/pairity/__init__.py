@@ -10,8 +10,8 @@ from pairity._utils.lazy import lazy_exports as _lazy_exports
 if _TYPE_CHECKING:
     from pairity.audits.audit import Audit as Audit
     from pairity.audits.audit import audit as audit
-    from pairity.audits.comparison import compare as compare
     from pairity.audits.estimates import Estimate as Estimate
+    from pairity.audits.tables import compare as compare
     from pairity.baselines.methods import Method as Method
     from pairity.baselines.methods import as_method as as_method
     from pairity.comparisons.frontiers import Frontier as Frontier
@@ -47,7 +47,7 @@ __getattr__, __dir__, __all__ = _lazy_exports(
     __name__,
     {
         "audits.audit": "Audit audit",
-        "audits.comparison": "compare",
+        "audits.tables": "compare",
         "audits.estimates": "Estimate",
         "baselines.methods": "Method as_method",
         "comparisons.frontiers": "Frontier",

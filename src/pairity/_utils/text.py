@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import csv
+import importlib.util
+import io
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
@@ -83,20 +86,27 @@ def short_names(names: Sequence[str], width: int = NAME_WIDTH) -> list[str]:
     ]
 
 
+def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows with the same columns as CSV; an empty text if there are none."""
+    listed, text = list(rows), io.StringIO()
+    if listed:
+        writer = csv.DictWriter(text, list(listed[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(listed)
+    return text.getvalue()
+
+
 def make_frame(columns: Mapping[str, Sequence[Any]], backend: str | None = None) -> Any:
     """Make a data frame with the chosen backend, or with the first one that is installed."""
-    import importlib.util
-
     import narwhals as nw
 
     installed = [name for name in _BACKENDS if importlib.util.find_spec(name)]
-    if backend is None:
-        if not installed:
-            raise MissingExtraError(
-                "A data frame requires pandas, polars or pyarrow. Use to_dict(), or install one: "
-                "pip install pandas"
-            )
-        backend = installed[0]
+    if backend is None and not installed:
+        raise MissingExtraError(
+            "A data frame requires pandas, polars or pyarrow. Use to_dict(), or install one: "
+            "pip install pandas"
+        )
+    backend = installed[0] if backend is None else backend
     require_choice("backend", backend, _BACKENDS)
     if backend not in installed:
         raise MissingExtraError(f"{backend} is not installed: pip install {backend}")

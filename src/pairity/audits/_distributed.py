@@ -32,7 +32,7 @@ def measure_on_workers(queries: DaskQueries, settings: Settings) -> Measured:
             )
     n_workers = len(queries.shares)
     seeds = check_random_state(settings.random_state).randint(2**31 - 1, size=1 + n_workers)
-    n_queries = np.array(queries.gather(_n_with_weight), dtype=np.int64)
+    n_queries = np.array(queries.gather(lambda part: np.count_nonzero(part.weight_of_query)))
     n = int(n_queries.sum())
     n_resamples = settings.n_resamples if n > 1 else 0  # one query has no variation between queries
     rng = np.random.default_rng(int(seeds[0]))
@@ -41,10 +41,6 @@ def measure_on_workers(queries: DaskQueries, settings: Settings) -> Measured:
     parts = queries.gather(partial(_measure, settings), plans)
     total: Measured = reduce(Measured.__add__, [part for part in parts if part is not None])
     return total
-
-
-def _n_with_weight(queries: Queries) -> int:
-    return int(np.count_nonzero(queries.weight_of_query))
 
 
 def _measure(

@@ -18,16 +18,14 @@ is 1. With --output, finished runs are kept, and the same command resumes where 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
-import sys
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pairity
 from pairity._utils.files import atomic_write, require_output_file
+from pairity._utils.text import to_csv
 from pairity.cli import options
 from pairity.cli.distributed import add_cluster, cluster
 from pairity.cli.output import note, print_json, show
@@ -71,6 +69,8 @@ def add_to(parser: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Sweep, keep, plot, pick and print."""
+    from joblib import parallel_config
+
     from pairity.audits.audit import name_constraints
     from pairity.comparisons.catalogue import make_methods
 
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     ranker = None if default else options.make_ranker(args.ranker, args.set, args.seed)
     methods = make_methods(args.constraint, args.methods, ranker=ranker, budget=args.budget)
     queries = options.read_training_queries(options.open_table(args), args)
-    with cluster(args) as client, _joblib_backend(client):
+    with cluster(args) as client, parallel_config(**{} if client is None else {"backend": "dask"}):
         frontier = pairity.sweep(
             methods,
             queries,
@@ -99,13 +99,6 @@ def run(args: argparse.Namespace) -> int:
         _write_report(frontier, choice, methods, queries, args)
     _print(frontier, choice, args)
     return 1 if choice.point is None and args.epsilon is not None else 0
-
-
-def _joblib_backend(client: Any) -> Any:
-    """Run joblib's jobs on the workers of a client, if there is one."""
-    from joblib import parallel_config
-
-    return nullcontext() if client is None else parallel_config(backend="dask")
 
 
 def _require_outputs(args: argparse.Namespace) -> None:
@@ -157,10 +150,7 @@ def _print(frontier: pairity.Frontier, choice: Choice, args: argparse.Namespace)
         points = json.loads(json.dumps(frontier.rows()), parse_constant=lambda _: None)
         print_json({"points": points, "choice": _describe(choice)})
     elif args.format == "csv":
-        rows = frontier.rows()
-        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        print(to_csv(frontier.rows()), end="")
     elif not args.quiet:
         show(frontier, f"\n{choice}")
     if not args.quiet:

@@ -127,18 +127,11 @@ def _sorted_positions(ids: list[Any]) -> Sequence[int] | NDArray[np.intp]:
     positions = range(len(ids))
     if len(ids) > _MANY and _is_short_text(ids):
         return np.argsort(np.array(ids), kind="stable")
-    with suppress(TypeError):
-        return sorted(positions, key=ids.__getitem__)
-    order: list[int] = []
     kinds = [type(value).__name__ for value in ids]
-    for kind in sorted(set(kinds)):
-        part = [position for position in positions if kinds[position] == kind]
-        for key in (ids.__getitem__, lambda position: str(ids[position])):
-            with suppress(Exception):  # such as tuples of numbers and text
-                part = sorted(part, key=key)
-                break
-        order += part
-    return order
+    for key in (ids.__getitem__, lambda position: (kinds[position], ids[position])):
+        with suppress(Exception):  # such as numbers and text, or tuples of both
+            return sorted(positions, key=key)
+    return sorted(positions, key=lambda position: (kinds[position], str(ids[position])))
 
 
 def _is_short_text(ids: list[Any]) -> bool:

@@ -111,11 +111,10 @@ class Table:
 
         `taken` are the columns that have another role.
         """
-        for name in (*(names or ()), *exclude):
-            if not (self.zeros and name.isdigit()):
-                self.column_for(
-                    "feature", name, "--features" if name in (names or ()) else "--exclude"
-                )
+        for option, listed in (("--features", names or ()), ("--exclude", exclude)):
+            for name in listed:
+                if not (self.zeros and name.isdigit()):
+                    self.column_for("feature", name, option)
         taken = [*taken, *self.roles.values()]
         chosen = list(names) if names else [n for n in self.columns if n not in taken]
         chosen = [name for name in chosen if name not in exclude]

@@ -109,7 +109,8 @@ def read_trec(
     n_unjudged = n_not_retrieved = 0
     for topic in both:
         run_scores, topic_labels = scored[topic], judged[topic]
-        last = _below(min(run_scores.values()))
+        lowest = min(run_scores.values())
+        last = min(lowest - 1.0, float(np.nextafter(lowest, -np.inf)))  # also below a large score
         n_unjudged += len(run_scores.keys() - topic_labels)
         n_not_retrieved += len(topic_labels.keys() - run_scores)
         for document in {**run_scores, **topic_labels}:
@@ -159,11 +160,6 @@ def read_groups(path: FilePath) -> dict[str, str]:
         if groups.setdefault(words[0], words[1].strip()) != words[1].strip():
             _refuse(path, number, f"{show(words[0])} already has another group")
     return groups
-
-
-def _below(lowest: float) -> float:
-    """Return a score below the lowest one, even if that is very large."""
-    return min(lowest - 1.0, float(np.nextafter(lowest, -np.inf)))
 
 
 def _read_run(path: FilePath) -> dict[str, dict[str, float]]:

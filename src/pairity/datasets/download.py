@@ -188,7 +188,6 @@ def _wrong_digest(content: bytes, file: DataFile) -> str:
 
 def _fetch(file: DataFile, url: str, target: Path, progress: Show) -> None:
     """Download a file; it is written only if its digest matches."""
-    _log.info("downloading %s", url)
     content = _download(url, file.name, progress)
     wrong = _wrong_digest(content, file)
     if wrong:
@@ -199,22 +198,21 @@ def _fetch(file: DataFile, url: str, target: Path, progress: Show) -> None:
 
 
 def _download(url: str, name: str, progress: Show) -> bytes:
-    pieces: list[bytes] = []
-    done = 0
+    _log.info("downloading %s", url)
+    content = bytearray()
     request = urllib.request.Request(url, headers={"User-Agent": "pairity"})  # noqa: S310
     with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310 - BASE_URL is a constant
         length = answer.headers.get("Content-Length") or ""
         expected = int(length) if length.isdigit() else 0
         with Progress(max(1, expected // 1024), f"downloading {name}", progress) as shown:
             while piece := answer.read(_PIECE):
-                pieces.append(piece)
-                done += len(piece)
-                if done > _MOST_BYTES:
+                content += piece
+                if len(content) > _MOST_BYTES:
                     raise OSError(f"more than {_MOST_BYTES:,} bytes arrived")
-                shown.advance(done // 1024, "kB")
-    if expected and done < expected:
-        raise OSError(f"the connection ended after {done:,} of {expected:,} bytes")
-    return b"".join(pieces)
+                shown.advance(len(content) // 1024, "kB")
+    if expected and len(content) < expected:
+        raise OSError(f"the connection ended after {len(content):,} of {expected:,} bytes")
+    return bytes(content)
 
 
 def _by_hand(file: DataFile, folders: list[Path], reason: str) -> str:

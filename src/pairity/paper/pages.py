@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,17 +33,6 @@ def claim_row(claim: Claim) -> dict[str, Any]:
     names = ["text", "data", "constraint", "measured", "value", "low", "high", "n", "verdict"]
     titles = {"text": "claim", "n": "seeds"}
     return {titles.get(name, name): row[name] for name in names}
-
-
-def to_csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return rows with the same columns as CSV; an empty text if there are none."""
-    listed = list(rows)
-    text = io.StringIO()
-    if listed:
-        writer = csv.DictWriter(text, list(listed[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(listed)
-    return text.getvalue()
 
 
 def results_page(result: Reproduction) -> str:

@@ -15,6 +15,7 @@ from pairity._utils.files import atomic_write
 from pairity._utils.json_codec import Entry as Document
 from pairity._utils.json_codec import Place, parse_document, to_plain
 from pairity._utils.progress import Show
+from pairity._utils.text import to_csv
 from pairity._utils.validation import require_choice, require_count
 from pairity.comparisons.frontiers import Frontier
 from pairity.data.queries import Queries
@@ -217,10 +218,10 @@ def _add_seconds(path: Path, seconds: float) -> float:
 
 def _write(target: Path, result: Reproduction) -> None:
     texts = {
-        "results.csv": pages.to_csv(map(pages.entry_row, result.entries)),
-        "shares.csv": pages.to_csv(map(pages.entry_row, result.shares)),
-        "settings.csv": pages.to_csv(by_setting(result.settings, result.frontiers)),
-        "verdicts.csv": pages.to_csv(map(pages.claim_row, result.claims)),
+        "results.csv": to_csv(map(pages.entry_row, result.entries)),
+        "shares.csv": to_csv(map(pages.entry_row, result.shares)),
+        "settings.csv": to_csv(by_setting(result.settings, result.frontiers)),
+        "verdicts.csv": to_csv(map(pages.claim_row, result.claims)),
         "results.md": pages.results_page(result),
         "verdicts.md": pages.verdicts_page(result.claims),
     }
