@@ -264,6 +264,8 @@ def read_features(
     from pairity.data.features import require_finite
 
     taken = [args.label, args.query, *args.group]
+    for name in args.exclude:
+        table.column_for("feature", name, "--exclude")
     others = [name for name in table.columns if name not in (*taken, *args.exclude)]
     words = [name for name in others if table.holds_words(name)]
     if words and args.features is None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import scipy.sparse as sp
@@ -218,8 +218,7 @@ class _Table:
 # --- reading -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
+class _Part(NamedTuple):
     """The rows of one block."""
 
     labels: Array

@@ -59,14 +59,22 @@ def _product(a, b):
 
 
 @njit(cache=True, nogil=True)
-def _nearest(word, q):
-    """Return the double nearest to word · 10^q, and whether it is certain."""
+def _leading_zeros(word):
+    count = 0
+    for step in (32, 16, 8, 4, 2, 1):
+        if word >> np.uint64(64 - step) == _NOTHING:
+            word = word << np.uint64(step)
+            count += step
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _nearest(digits, q):
+    """Return the double nearest to digits · 10^q, and whether it is certain."""
     if q < LEAST or q > MOST:
         return 0.0, False
-    zeros = 0
-    while word >> np.uint64(63) == _NOTHING:
-        word <<= _ONE
-        zeros += 1
+    zeros = _leading_zeros(digits)
+    word = digits << np.uint64(zeros)
     upper, middle = _product(word, _UPPER[q - LEAST])
     carried, _ = _product(word, _LOWER[q - LEAST])
     middle += carried
@@ -89,17 +97,6 @@ def _nearest(word, q):
 
 
 @njit(cache=True, nogil=True)
-def _digits(text, position, value):
-    """Append decimal digits to a value: the end of the digits, and the new value."""
-    digit = np.int64(text[position]) - 48
-    while 0 <= digit <= 9:
-        value = value * _TEN + np.uint64(digit)
-        position += 1
-        digit = np.int64(text[position]) - 48
-    return position, value
-
-
-@njit(cache=True, nogil=True)
 def _n_significant(text, begin, end):
     """Return the number of digits of a mantissa, without leading zeros."""
     count = 0
@@ -116,11 +113,21 @@ def read_number(text, position):
     if negative or text[position] == 43:
         position += 1
     begin = position
-    position, digits = _digits(text, begin, _NOTHING)
+    digits = _NOTHING
+    digit = np.int64(text[position]) - 48
+    while 0 <= digit <= 9:
+        digits = digits * _TEN + np.uint64(digit)
+        position += 1
+        digit = np.int64(text[position]) - 48
     length, q = position - begin, 0
     if text[position] == 46:
-        point = position + 1
-        position, digits = _digits(text, point, digits)
+        position += 1
+        point = position
+        digit = np.int64(text[position]) - 48
+        while 0 <= digit <= 9:
+            digits = digits * _TEN + np.uint64(digit)
+            position += 1
+            digit = np.int64(text[position]) - 48
         q = point - position
         length -= q
     if length == 0:
