@@ -178,26 +178,22 @@ def _read_manifest(folder: Path) -> Entry:
     place = Place(f"manifest {str(path)!r}", _REMEDY, ModelFileError)
     content = parse_document(_read(path), FORMAT, place)
     manifest = Entry(content, place)
-    _require_version(manifest)
-    digest = content.pop("digest", None)
-    with suppress(RecursionError):  # of content that is nested too deeply
-        if digest == _digest({"format": FORMAT, **content}):
-            return manifest
-    raise _unusable(path, f"{_CHANGED}: its digest is not that of its content.")
-
-
-def _require_version(manifest: Entry) -> None:
     version = manifest.count("format_version")
     if version > VERSION:
         import pairity
 
         raise ModelFileError(
-            f"The {manifest.place.document} has format version {version}, and this pairity "
+            f"The {place.document} has format version {version}, and this pairity "
             f"({pairity.__version__}) reads versions up to {VERSION}. Update it: pip install "
             "--upgrade pairity"
         )
     if version < 1:
         raise manifest.refuse("format_version", f"{version}")
+    digest = content.pop("digest", None)
+    with suppress(RecursionError):  # of content that is nested too deeply
+        if digest == _digest({"format": FORMAT, **content}):
+            return manifest
+    raise _unusable(path, f"{_CHANGED}: its digest is not that of its content.")
 
 
 def _read(path: Path, size: int | None = None) -> bytes:

@@ -154,33 +154,24 @@ def _cells(audit: Audit, shown: dict[str, str], measure: str, title: str) -> Sec
     return Section(title, header, rows, differences=differences)
 
 
-def _notes(audit: Audit) -> list[str]:
+def _notes(audit: Audit) -> Iterator[str]:
     estimates = [e for e in audit.estimates if e.measure != "noise_floor"]
-    few = f"* Fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to rely on."
-    undefined = "Undefined on these queries (NDCG and merit need labels of 0 or more)."
-    largest = "A violation is the largest gap between two groups; fairness is 1 - violation."
-    every = "to_frame() and --format json have every estimate with its interval and counts."
-    return [
-        *([few] if any(estimate.small for estimate in estimates) else []),
-        *([f"{_UNDEFINED} {undefined}"] if any(isnan(e.value) for e in estimates) else []),
-        *([largest] if any(e.measure == "violation" for e in estimates) else []),
-        *_notes_on_noise(audit),
-        every,
-    ]
-
-
-def _notes_on_noise(audit: Audit) -> Iterator[str]:
+    if any(estimate.small for estimate in estimates):
+        yield f"* Fewer than {FEW_QUERIES} queries or {FEW_PAIRS} pairs: too few to rely on."
+    if any(isnan(estimate.value) for estimate in estimates):
+        yield f"{_UNDEFINED} Undefined on these queries (NDCG and merit need labels of 0 or more)."
+    if audit.violation:
+        yield "A violation is the largest gap between two groups; fairness is 1 - violation."
     floors = {name: floor for name, floor in audit.noise_floor.items() if not isnan(floor)}
-    if not floors:
-        return
-    yield (
-        "The noise floor is the mean violation that variation between the queries alone produces."
-    )
+    if floors:
+        mean = "the mean violation that variation between the queries alone produces"
+        yield f"The noise floor is {mean}."
     within = [name for name, floor in floors.items() if audit.violation[name] <= floor]
     if within:
         names = ", ".join(shorten(name, 40) for name in within)
         sample = f"These {audit.n_queries:,} queries"
         yield f"Within the noise floor: {names}. {sample} could not show a smaller violation."
+    yield "to_frame() and --format json have every estimate with its interval and counts."
 
 
 def _values(estimates: list[Estimate]) -> list[str]:

@@ -63,13 +63,13 @@ def as_raw_features(X: Any) -> tuple[Any, tuple[str, ...] | None]:
 def require_finite(matrix: Array, names: tuple[str, ...] | None, first_row: int = 0) -> None:
     """Refuse features that are missing or infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not np.isfinite(matrix.sum())
-    if suspicious:
-        bad = ~np.isfinite(matrix)
-        if bad.any():
-            row, column = np.argwhere(bad)[0].tolist()
-            label = repr(names[column]) if names else f"{column}"
-            _raise_not_finite(int(bad.sum()), first_row + row, label, matrix[row, column])
+        if np.isfinite(matrix.sum()):
+            return
+    bad = ~np.isfinite(matrix)
+    if bad.any():
+        row, column = np.argwhere(bad)[0].tolist()
+        label = repr(names[column]) if names else f"{column}"
+        _raise_not_finite(int(bad.sum()), first_row + row, label, matrix[row, column])
 
 
 def feature_types(X: Any, features: Any) -> str | list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from pairity.exceptions import InputError
 
 Unjudged = Literal["irrelevant", "leave-out"]
 NotRetrieved = Literal["last", "leave-out"]
-UNJUDGED: tuple[Unjudged, ...] = ("irrelevant", "leave-out")
-NOT_RETRIEVED: tuple[NotRetrieved, ...] = ("last", "leave-out")
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +93,8 @@ def read_trec(
     >>> judged.queries.y.tolist(), judged.scores.tolist()
     ([1.0, 0.0, 2.0], [9.5, 4.5, 3.5])
     """
-    require_choice("unjudged", unjudged, UNJUDGED)
-    require_choice("not_retrieved", not_retrieved, NOT_RETRIEVED)
+    require_choice("unjudged", unjudged, get_args(Unjudged))
+    require_choice("not_retrieved", not_retrieved, get_args(NotRetrieved))
     scored = _read_run(run)
     judged = _read_qrels(qrels)
     both = [topic for topic in scored if topic in judged]

@@ -113,11 +113,9 @@ def places(data_home: Home) -> list[Path]:
 
 def present(file: DataFile, data_home: Home = None) -> Path | None:
     """Return the path of a data file, plain or compressed, if it exists, without a check."""
-    for folder in places(data_home):
-        for path in (folder / file.folder / f"{file.name}.gz", folder / file.folder / file.name):
-            if path.is_file():
-                return path
-    return None
+    names = (f"{file.name}.gz", file.name)
+    paths = (folder / file.folder / name for folder in places(data_home) for name in names)
+    return next(filter(Path.is_file, paths), None)
 
 
 def find_data(

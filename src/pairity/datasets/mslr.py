@@ -252,7 +252,19 @@ def _wanted(version: str, parts: Any) -> tuple[str, ...]:
 
 def _unpacked(version: str, fold: int, wanted: tuple[str, ...], data_home: Home) -> dict[str, Path]:
     """Return the files of the original data set by part."""
-    folder = _fold_folder(version, fold, data_home)
+    name = f"MSLR-{version.upper()}"
+    folders = places(data_home)
+    tried = [folder / sub for folder in folders for sub in (name, f"mslr/{name}")]
+    if data_home is not None:
+        tried.insert(0, folders[0])  # the unpacked data set itself
+    folder = next(filter(Path.is_dir, (place / f"Fold{fold}" for place in tried)), None)
+    if folder is None:
+        raise InputError(
+            f"{name} was not found: no folder Fold{fold} in {', '.join(map(str, tried))}. It may "
+            "not be redistributed. Download it from Microsoft's page \"Microsoft Learning to Rank "
+            f'Datasets" and unpack it to {tried[0]}, or pass its folder as data_home or in '
+            f"{VARIABLE}. Without it, use load_mslr('excerpt')."
+        )
     files = {}
     for part in wanted:
         plain = folder / f"{part}.txt"
@@ -260,23 +272,6 @@ def _unpacked(version: str, fold: int, wanted: tuple[str, ...], data_home: Home)
         if not files[part].is_file():
             raise InputError(f"{plain} does not exist, nor with .gz. Unpack the whole data set.")
     return files
-
-
-def _fold_folder(version: str, fold: int, data_home: Home) -> Path:
-    name = f"MSLR-{version.upper()}"
-    folders = places(data_home)
-    tried = [folder / sub for folder in folders for sub in (name, f"mslr/{name}")]
-    if data_home is not None:
-        tried.insert(0, folders[0])  # the unpacked data set itself
-    for folder in tried:
-        if (folder / f"Fold{fold}").is_dir():
-            return folder / f"Fold{fold}"
-    raise InputError(
-        f"{name} was not found: no folder Fold{fold} in {', '.join(map(str, tried))}. It may not "
-        "be redistributed. Download it from Microsoft's page \"Microsoft Learning to Rank "
-        f'Datasets" and unpack it to {tried[0]}, or pass its folder as data_home or in {VARIABLE}. '
-        "Without it, use load_mslr('excerpt')."
-    )
 
 
 def _cut(

@@ -80,16 +80,11 @@ def _result_table(entries: Sequence[Entry], constraint: str) -> str:
             means[other][0].value >= auc.value and means[other][1].value >= fairness.value
             for other in (means.keys() & COMPARED) - {method}
         )
-        rows.append(
-            [
-                method + (" †" if method == READS_GROUPS else ""),
-                str(auc),
-                str(fairness),
-                ("no" if dominated else "yes") if method in COMPARED else "",
-                *(f"{_mean_fairness(matching, name).value:.3f}" for name in others),
-                f"{sum(e.seconds for e in matching) / len(matching):.2f}",
-            ]
-        )
+        title = f"{method} †" if method == READS_GROUPS else method
+        front = ("no" if dominated else "yes") if method in COMPARED else ""
+        beside = [f"{_mean_fairness(matching, name).value:.3f}" for name in others]
+        seconds = f"{sum(e.seconds for e in matching) / len(matching):.2f}"
+        rows.append([title, str(auc), str(fairness), front, *beside, seconds])
     return _markdown(rows)
 
 

@@ -19,8 +19,8 @@ from pairity._utils.text import to_csv
 from pairity._utils.validation import require_choice, require_count
 from pairity.comparisons.frontiers import Frontier
 from pairity.data.queries import Queries
-from pairity.datasets import RankingData, load_engineering_students, load_mslr, load_trec_w3c
-from pairity.datasets.download import places
+from pairity.datasets import load_engineering_students, load_mslr, load_trec_w3c
+from pairity.datasets.download import places, present
 from pairity.datasets.mslr import SAMPLE, MslrChoices
 from pairity.exceptions import InputError
 from pairity.paper import checks, pages, plots
@@ -169,19 +169,14 @@ def run_settings(
 
 
 def _load(name: str, attribute: bool, home: Any, progress: Show) -> Queries:
-    if name == "MSLR":
-        return _load_mslr(home, progress).queries()
-    load = load_trec_w3c if name == "TREC" else load_engineering_students
-    return load(group_as_feature=attribute, data_home=home, progress=progress).queries()
-
-
-def _load_mslr(home: Any, progress: Show) -> RankingData:
-    """Load the largest version present: WEB10K, the sample, or the excerpt to download."""
-    folders = places(home)
-    if any((folder / "MSLR-WEB10K").is_dir() for folder in folders):
-        return load_mslr("web10k", MslrChoices(at_least=3), data_home=home, progress=progress)
-    sample = any(list((folder / SAMPLE.folder).glob(f"{SAMPLE.name}*")) for folder in folders)
-    return load_mslr("sample" if sample else "excerpt", data_home=home, progress=progress)
+    """Load a data set; of MSLR the largest version: WEB10K, the sample, or the excerpt."""
+    options: dict[str, Any] = {"data_home": home, "progress": progress}
+    if name != "MSLR":
+        load = load_trec_w3c if name == "TREC" else load_engineering_students
+        return load(group_as_feature=attribute, **options).queries()
+    if any((folder / "MSLR-WEB10K").is_dir() for folder in places(home)):
+        return load_mslr("web10k", MslrChoices(at_least=3), **options).queries()
+    return load_mslr("sample" if present(SAMPLE, home) else "excerpt", **options).queries()
 
 
 def _further_claims(settings: Sequence[Setting], runs: Path, quick: bool) -> list[Claim]:
