@@ -89,17 +89,15 @@ def _move(unfinished: Path, folder: Path) -> None:
     """Give a finished folder its name, and remove the model that had this name."""
     if not folder.exists():
         unfinished.rename(folder)
-        return
-    if _exchange(unfinished, folder):
-        return  # `unfinished` is now the old model, which the caller removes
-    old = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.old")
-    folder.rename(old)
-    try:
-        unfinished.rename(folder)
-    except BaseException:
-        old.rename(folder)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+    elif not _exchange(unfinished, folder):  # else `unfinished` is the old model: it is removed
+        old = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.old")
+        folder.rename(old)
+        try:
+            unfinished.rename(folder)
+        except BaseException:
+            old.rename(folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def _exchange(first: Path, second: Path) -> bool:

@@ -102,18 +102,14 @@ def _violations(audit: Audit, names: dict[str, str], interval: str) -> Section:
     estimates = [estimate for estimate in audit.estimates if estimate.measure == "violation"]
     rows = []
     for estimate, value in zip(estimates, _values(estimates), strict=True):
-        gaps = [
-            gap
-            for gap in audit.estimates
-            if gap.constraint == estimate.constraint and gap.measure.startswith("gap")
-        ]
+        name = str(estimate.constraint)
+        gaps = [e for e in audit.estimates if e.constraint == name and e.measure.startswith("gap")]
         ends = [names[group] for group in groups_of_largest_gap(gaps)] or [_UNDEFINED] * 2
         rows.append(
             [
-                shorten(str(estimate.constraint), 40), value, _interval(estimate),
-                _number(audit.noise_floor[str(estimate.constraint)]), *ends,
-                f"{estimate.n_queries:,}", _count(estimate.n_pairs),
-                CATALOGUE[name].title if (name := str(estimate.constraint)) in CATALOGUE else "",
+                shorten(name, 40), value, _interval(estimate), _number(audit.noise_floor[name]),
+                *ends, f"{estimate.n_queries:,}", _count(estimate.n_pairs),
+                CATALOGUE[name].title if name in CATALOGUE else "",
             ]
         )  # fmt: skip
     header = [

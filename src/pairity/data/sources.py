@@ -6,11 +6,11 @@ in memory and `DaskQueries` for data on workers; both have the same methods.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from pairity.data.cache import Cache
 from pairity.data.checks import require_features
 from pairity.data.queries import Queries
 from pairity.data.query_columns import asks_for_equal_queries
@@ -38,10 +38,7 @@ def client_of(model: Any) -> Any:
 
 def is_queries(value: Any) -> bool:
     """Whether a value is `Queries` or `DaskQueries`."""
-    distributed = sys.modules.get("pairity.data.distributed.queries")
-    return isinstance(value, Queries) or (
-        distributed is not None and isinstance(value, distributed.DaskQueries)
-    )
+    return isinstance(value, Cache)  # the class that both inherit from; imports no Dask
 
 
 def queries_type(columns: Mapping[str, Any]) -> Any:

@@ -105,11 +105,8 @@ def _frontier(evidence: Evidence) -> Any:
         tools=[hover, models.TapTool()],
     )  # fmt: skip
     for method in method_styles(evidence):
-        path = [
-            row
-            for row, candidate in zip(rows, evidence.candidates, strict=True)
-            if candidate.method == method and candidate.weights is not None
-        ]
+        pairs = zip(rows, evidence.candidates, strict=True)
+        path = [row for row, c in pairs if c.method == method and c.weights is not None]
         path.insert(0, rows[evidence.before])
         figure.line(
             [row["x"] for row in path], [row["y"] for row in path], line_color=_GREY,

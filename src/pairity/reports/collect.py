@@ -33,6 +33,7 @@ from pairity.reweighting.weights import PairWeights
 
 _NOT_SHOWN = (
     "average_precision", "awrf", "ndkl", "exposure_trec", "exposure_to_merit", "click_to_merit",
+    "ndcg_within",
 )  # fmt: skip
 REMEDY = "remedy"  # the method of rankers that were tried because the fit missed its tolerance
 _MAX_FITTED = 6  # points of a Pareto front that are fitted again for a report
@@ -323,13 +324,9 @@ def collect_audits(
 
 def _evidence(options: Options, **facts: Any) -> Evidence:
     """Evidence with its caveats."""
-    audited = facts["candidates"][facts["before"]].audit
-    gaps = [
-        estimate
-        for estimate in (audited.estimates if audited else ())
-        if (estimate.measure, estimate.constraint) == ("gap", facts["constraint"])
-        and not np.isnan(estimate.value)
-    ]
+    audited, key = facts["candidates"][facts["before"]].audit, ("gap", facts["constraint"])
+    estimates = audited.estimates if audited else ()
+    gaps = [e for e in estimates if (e.measure, e.constraint) == key and not np.isnan(e.value)]
     evidence = Evidence(
         title=options.title,
         tolerance=options.tolerance,
@@ -453,13 +450,8 @@ def _audited(result: Audit, label: str) -> dict[str, Any]:
     """The main estimates of an audit, and the audit without estimates that reports do not show."""
     main = [result.estimate("auc"), result.estimate(f"ndcg@{max(result.k)}")]
     main += [e for e in result.estimates if e.measure in ("violation", "noise_floor")]
-    shown = tuple(
-        estimate
-        for estimate in result.estimates
-        if estimate.measure not in _NOT_SHOWN
-        and not estimate.measure.startswith("ndcg_within")
-        and not (estimate.measure.startswith("gap") and estimate.constraint != label)
-    )
+    kept = [e for e in result.estimates if not e.measure.startswith(_NOT_SHOWN)]
+    shown = tuple(e for e in kept if not e.measure.startswith("gap") or e.constraint == label)
     return {"estimates": tuple(main), "audit": replace(result, estimates=shown)}
 
 

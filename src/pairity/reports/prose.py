@@ -187,12 +187,9 @@ def explain(evidence: Evidence, candidate: Candidate) -> str:
         result.estimate(_COMPARED[label], group=group, other=other)
         for group, other in zip(evidence.gap, others, strict=True)
     )
-    gaps = [
-        abs(estimate.value)
-        for estimate in result.estimates
-        if estimate.measure == "gap" and {estimate.group, estimate.other} == set(evidence.gap)
-    ]
-    if not gaps or not abs(abs(high.value - low.value) - gaps[0]) <= 1e-6:
+    pair = set(evidence.gap)
+    gaps = [e.value for e in result.estimates if e.measure == "gap" and {e.group, e.other} == pair]
+    if not gaps or not abs(abs(high.value - low.value) - abs(gaps[0])) <= 1e-6:
         return ""  # the constraint averages in another way, or has a target
     first, second = map(quote, evidence.gap)
     name, a, b = quote(candidate.name), *(f"{100 * e.value:.0f}\u00a0%" for e in (high, low))
