@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pairity.baselines import lagrangian
-from pairity.cli import engines, main, make_parser
+from pairity.cli import main, make_parser, options
 from pairity.comparisons import catalogue as methods
 from pairity.datasets import catalogue
 from pairity.datasets import download as files
@@ -66,8 +66,8 @@ def no_network(tmp_path, monkeypatch):
 @pytest.fixture
 def few_steps(monkeypatch):
     """The Lagrangian's thousands of steps are its own tests' concern; trees grow on one thread."""
-    one_thread = engines.ENGINES["lightgbm"]._replace(quiet={"verbose": -1, "n_jobs": 1})
-    monkeypatch.setitem(engines.ENGINES, "lightgbm", one_thread)
+    one_thread = options.ENGINES["lightgbm"]._replace(quiet={"verbose": -1, "n_jobs": 1})
+    monkeypatch.setitem(options.ENGINES, "lightgbm", one_thread)
     monkeypatch.setattr(methods, "lagrangian", partial(lagrangian, n_steps=30))
 
 

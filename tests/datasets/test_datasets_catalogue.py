@@ -72,8 +72,8 @@ def test_the_list_as_json(capsys):
 
 
 def test_an_engine_that_is_not_installed(monkeypatch):
-    from pairity.cli import engines
+    from pairity.cli import options
 
     monkeypatch.setitem(sys.modules, "xgboost", None)  # as if it were not installed
     with pytest.raises(MissingExtraError, match=r"pip install \"pairity\[xgboost\]\""):
-        engines.make_ranker("xgboost", [], 0)
+        options.make_ranker("xgboost", [], 0)

@@ -1,4 +1,4 @@
-"""The estimates of an audit as tables with notes, in plain text and as HTML."""
+"""The estimates of an audit, or of several beside each other, as tables in text and HTML."""
 
 from __future__ import annotations
 
@@ -198,6 +198,9 @@ def _count(count: int | None) -> str:
             digits = 2 if count < 9.995 * size else 1 if count < 99.95 * size else 0
             return f"{count / size:.{digits}f}{unit}"
     return f"{count:.2e}"
+
+
+# --- several audits ------------------------------------------------------------------------------
 
 
 def compare(

@@ -1,4 +1,4 @@
-"""What the subcommands share: options, and the queries that a table's columns make."""
+"""What the subcommands share: options, the rankers they name, and the queries of a table."""
 
 from __future__ import annotations
 
@@ -323,6 +323,9 @@ def _parse_quantiles(args: argparse.Namespace) -> tuple[str, Any]:
             f"--quantile-groups {args.quantile_groups!r}: {cut!r} is neither a number of groups, "
             "such as 4, nor a list of shares, such as 0.25,0.75."
         ) from error
+
+
+# --- rankers --------------------------------------------------------------------------------------
 
 
 class Engine(NamedTuple):

@@ -342,6 +342,10 @@ def _joined(files: list[Path]) -> str:
     return str(files[0]) if len(files) == 1 else f"{files[0]} and {len(files) - 1} more"
 
 
+# --- matrices that grow --------------------------------------------------------------------------
+
+# Rows are collected in large chunks. The final matrix is filled chunk by chunk, and each chunk is
+# freed as soon as it is copied, so that the peak of memory is little more than the matrix.
 _CHUNK = 2**26  # bytes; the allocator returns so large an array to the system when it is freed
 _MAX_CELLS_PER_ENTRY = 200  # of a dense matrix above _LARGE bytes; a sparser one is refused
 _LARGE = 2**26  # bytes

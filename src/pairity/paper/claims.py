@@ -1,4 +1,4 @@
-"""The paper's claims, each with what was measured, its interval and its verdict."""
+"""The paper's claims, each with what was measured, its interval over seeds and its verdict."""
 
 from __future__ import annotations
 

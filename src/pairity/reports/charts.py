@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pairity._utils.extras import import_extra
+from pairity._utils.json_codec import to_plain
 from pairity._utils.text import shorten
 from pairity.reports.evidence import Candidate, Evidence
 from pairity.reports.prose import violation, with_interval
@@ -67,12 +68,8 @@ def _renumber(value: Any, ids: dict[str, str]) -> Any:
 def columns(evidence: Evidence, candidate: Candidate) -> dict[str, dict[str, Any]]:
     """The data of each named source of the charts when this candidate is selected."""
     gap, auc = candidate.estimate("violation", evidence.constraint), candidate.estimate("auc")
-    sources: dict[str, dict[str, Any]] = {
-        "chosen": {
-            axis: [None if isnan(estimate.value) else estimate.value]
-            for axis, estimate in (("x", gap), ("y", auc))
-        }
-    }
+    chosen = {"x": [to_plain(gap.value)], "y": [to_plain(auc.value)]}
+    sources: dict[str, dict[str, Any]] = {"chosen": chosen}
     for k, shares in enumerate(_lines(evidence, candidate)):
         sources[f"positions-{k}"] = {"x": list(range(1, len(shares) + 1)), "y": shares}
     left, right = list(evidence.bins[:-1]), list(evidence.bins[1:])
@@ -229,10 +226,7 @@ def _vertical(location: float, **style: Any) -> Any:
     return models.Span(location=location, dimension="height", line_color=_GREY, **style)
 
 
-def _lines(evidence: Evidence, candidate: Candidate) -> list[list[float | None]]:
+def _lines(evidence: Evidence, candidate: Candidate) -> Any:
     """Each group's shares of the first positions; empty if the candidate has none."""
     n = min(len(evidence.groups), MOST_LINES)
-    return [
-        [None if isnan(value) else value for value in shares]
-        for shares in (candidate.positions or ((),) * n)[:n]
-    ]
+    return to_plain((candidate.positions or ((),) * n)[:n])

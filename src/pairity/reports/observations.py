@@ -1,4 +1,4 @@
-"""What a report shows beyond an audit: paired changes, gaps by query, positions, rankings."""
+"""What a report shows beyond an audit: changes, gaps by query, positions, rankings, the fit."""
 
 from __future__ import annotations
 
@@ -169,6 +169,9 @@ def list_queries(
         name, gap = str(queries.query_ids[query]), float(gaps[query])
         listed.append((ShownQuery(name, len(order), gap, items_of_query), rows))
     return listed
+
+
+# --- the fit and its data ------------------------------------------------------------------------
 
 
 def describe_fit(model: FairRanker) -> dict[str, Any]:

@@ -383,6 +383,9 @@ def _summarize_share(queries: Queries) -> Summary | None:
     return partitions.summarize(Piece(queries, []))
 
 
+# --- Dask collections ----------------------------------------------------------------------------
+
+
 def spread_queries(queries: Queries, n_partitions: int, **columns: Any) -> dict[str, Any]:
     """Queries in memory as Dask collections, for `fit` and `audit`; no query is cut.
 
