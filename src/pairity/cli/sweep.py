@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any
 
 import pairity
 from pairity._utils.files import atomic_write, require_output_file
-from pairity._utils.text import to_csv
 from pairity.cli import options
 from pairity.cli.distributed import add_cluster, cluster
 from pairity.cli.output import note, print_json, show
@@ -150,6 +149,8 @@ def _print(frontier: pairity.Frontier, choice: Choice, args: argparse.Namespace)
         points = json.loads(json.dumps(frontier.rows()), parse_constant=lambda _: None)
         print_json({"points": points, "choice": _describe(choice)})
     elif args.format == "csv":
+        from pairity._utils.text import to_csv
+
         print(to_csv(frontier.rows()), end="")
     elif not args.quiet:
         show(frontier, f"\n{choice}")
