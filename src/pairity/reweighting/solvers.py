@@ -131,7 +131,7 @@ class DampedStep:
     slope: float = 0.06
     radius: float = 2.0
     narrowest: float = 1e-3
-    patience: int = 8
+    patience: int = 6
     patience_in_noise: int = 1
     inside: float = 0.02
     budget: int = 10
@@ -172,8 +172,10 @@ class DampedStep:
 
 
 _NEAR_SIDE = 0.25  # of a narrow tolerance: where a single gap is brought, not to cross zero
-_SATURATION = 0.25  # how much less than foreseen a long step moves, per unit of a single gap
+_SATURATION = 0.35  # how much less than foreseen a long step moves, per unit of a single gap
 _SECANT = 0.2  # share of a single gap that is left: a secant then serves as well as a foresight
+_SAME = 1e-3  # relative difference below which two gaps are the same
+_MOST_REPEATS = 2  # after which a bracket contains a jump, where the ranker foresaw a slope
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
 _POWERS = (1.0, 3.0)  # of the gaps in least squares: a higher one puts large gaps first
 _EFFORT = 0.015  # κ
@@ -206,6 +208,7 @@ class _Search:
     in_noise : bool, whether the best violation is not near, and can hardly be told from noise
     below, above : exponents and gap at the ends of a bracket of a single gap
     streak : int, how often in a row the same end of the bracket moved, negative for `below`
+    repeats : int, how often an end moved and its gap did not, because the gap jumps
     """
 
     contrasts: Contrasts
@@ -225,12 +228,13 @@ class _Search:
     below: tuple[Array, float] | None = None
     above: tuple[Array, float] | None = None
     streak: int = 0
+    repeats: int = 0
 
     def learn(self, point: Array, gaps: Array, foresee: Foresee, usable: bool) -> _Search:
         """Take in the round that has just ended."""
         new = replace(self, n_rounds=self.n_rounds + 1)
         if len(gaps) == 1:
-            new = new._with_end(point, float(gaps[0]))
+            new = new._with_end(point, float(gaps[0]), foresee is not None)
         if not len(self.best):
             return new._moved(point, gaps, self.jacobian, foresee)
         expected = self.expected(point)
@@ -278,7 +282,7 @@ class _Search:
 
     def next_point(self, narrowest: float) -> tuple[Array | None, _Search]:
         """The next exponents to try, or None if no better ones are expected."""
-        if not self.gaps.any():
+        if not self.gaps.any() or self.repeats == _MOST_REPEATS:
             return None, self
         if self.below is not None and self.above is not None:
             return self._between(self.below, self.above, narrowest), self
@@ -306,16 +310,25 @@ class _Search:
             jacobian = self.prior  # the gaps may respond farther out
         return replace(self, jacobian=jacobian)
 
-    def _with_end(self, point: Array, gap: float) -> _Search:
-        """The search with this point as an end of the bracket, if it is a better one."""
+    def _with_end(self, point: Array, gap: float, foreseen: bool) -> _Search:
+        """The search with this point as an end of the bracket, if it is a better one.
+
+        Where the ranker foresaw a slope, an end whose gap repeats is counted.
+        """
         below, above = self.below, self.above
         end = above if gap > 0 else below
         bracketed = below is not None and above is not None
         if end is None or bracketed or abs(gap) < abs(end[1]):
             below, above = (below, (point, gap)) if gap > 0 else ((point, gap), above)
+        repeats = False
+        if end is not None and bracketed and foreseen:
+            repeats = abs(gap - end[1]) <= _SAME * abs(gap)
         same = self.streak != 0 and (self.streak > 0) == (gap > 0)
         streak = abs(self.streak) + 1 if same else 1
-        return replace(self, below=below, above=above, streak=streak if gap > 0 else -streak)
+        return replace(
+            self, below=below, above=above, streak=streak if gap > 0 else -streak,
+            repeats=self.repeats + repeats,
+        )  # fmt: skip
 
     def _between(
         self, below: tuple[Array, float], above: tuple[Array, float], narrowest: float
