@@ -84,11 +84,16 @@ def iter_weighted_pairs(
 
 def _positive_weights(queries: Queries) -> Queries:
     """The queries with positive weights replaced by 1, which products cannot underflow to 0."""
-    items, by_query = (
-        None if weight is None else (weight > 0).astype(np.float64)
-        for weight in (queries.item_weight, queries.query_weight)
-    )
-    return replace(queries, X=None, item_weight=items, query_weight=by_query, equal_queries=False)
+
+    def make() -> Queries:
+        items, by_query = (
+            None if weight is None else (weight > 0).astype(np.float64)
+            for weight in (queries.item_weight, queries.query_weight)
+        )
+        signs = replace(queries, X=None, item_weight=items, query_weight=by_query)
+        return replace(signs, equal_queries=False)
+
+    return queries.cached("positive weights", None, make)
 
 
 def _weigh(
