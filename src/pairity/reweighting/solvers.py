@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 # Computes a `pairity.reweighting.response.Foresight` around λ, if the ranker can.
 Foresee = Callable[[], Any] | None
+End = tuple[Array, float]  # exponents and a gap
 
 
 class Solver(Protocol):
@@ -101,8 +102,8 @@ class DampedStep:
     round is taken back and shortens it.
 
     With one gap (two groups), a secant replaces the foresight once the gap is small. As soon as the
-    root is bracketed, it is enclosed by regula falsi with the Illinois rule, so that a hard
-    violation which jumps across zero is located and not crossed again and again.
+    root is bracketed, it is enclosed by interpolation and halving (`_Search._between`), so that a
+    hard violation which jumps across zero is located and not crossed again and again.
 
     Gaps are brought to `inside` within a wide tolerance and not to zero, since a gap that is not
     corrected costs no utility.
@@ -206,8 +207,9 @@ class _Search:
     stalled : int, the number of consecutive rounds without progress
     near : float, a violation from which the tolerance is not far
     in_noise : bool, whether the best violation is not near, and can hardly be told from noise
-    below, above : exponents and gap at the ends of a bracket of a single gap
-    streak : int, how often in a row the same end of the bracket moved, negative for `below`
+    newest, opposite, third : exponents and gaps of a single gap
+        The last end of a bracket, the other end, whose gap has the other sign, and the end that
+        was replaced last. Without an opposite end, `newest` has the smallest gap so far.
     repeats : int, how often an end moved and its gap did not, because the gap jumps
     """
 
@@ -225,16 +227,16 @@ class _Search:
     stalled: int = 0
     near: float = 0.0
     in_noise: bool = False
-    below: tuple[Array, float] | None = None
-    above: tuple[Array, float] | None = None
-    streak: int = 0
+    newest: End | None = None
+    opposite: End | None = None
+    third: End | None = None
     repeats: int = 0
 
     def learn(self, point: Array, gaps: Array, foresee: Foresee, usable: bool) -> _Search:
         """Take in the round that has just ended."""
         new = replace(self, n_rounds=self.n_rounds + 1)
         if len(gaps) == 1:
-            new = new._with_end(point, float(gaps[0]), foresee is not None)
+            new = new._with_end((point, float(gaps[0])), foresee is not None)
         if not len(self.best):
             return new._moved(point, gaps, self.jacobian, foresee)
         expected = self.expected(point)
@@ -253,7 +255,7 @@ class _Search:
     def _moved(self, point: Array, gaps: Array, jacobian: Array, foresee: Foresee) -> _Search:
         """The search with a new best point, and the foresight from there."""
         foresight, single = None, len(gaps) == 1
-        bracketed = self.below is not None and self.above is not None
+        bracketed = self.opposite is not None
         if foresee is not None and not bracketed:
             if single and len(self.gaps) and abs(gaps[0]) < _SECANT * abs(self.gaps[0]):
                 move = point - self.best
@@ -284,8 +286,8 @@ class _Search:
         """The next exponents to try, or None if no better ones are expected."""
         if not self.gaps.any() or self.repeats == _MOST_REPEATS:
             return None, self
-        if self.below is not None and self.above is not None:
-            return self._between(self.below, self.above, narrowest), self
+        if self.newest is not None and self.opposite is not None:
+            return self._between(self.newest, self.opposite, narrowest), self
         if self.radius < narrowest:
             return None, self
         state, target = self, self._lowest()
@@ -310,40 +312,44 @@ class _Search:
             jacobian = self.prior  # the gaps may respond farther out
         return replace(self, jacobian=jacobian)
 
-    def _with_end(self, point: Array, gap: float, foreseen: bool) -> _Search:
+    def _with_end(self, end: End, foreseen: bool) -> _Search:
         """The search with this point as an end of the bracket, if it is a better one.
 
         Where the ranker foresaw a slope, an end whose gap repeats is counted.
         """
-        below, above = self.below, self.above
-        end = above if gap > 0 else below
-        bracketed = below is not None and above is not None
-        if end is None or bracketed or abs(gap) < abs(end[1]):
-            below, above = (below, (point, gap)) if gap > 0 else ((point, gap), above)
+        gap, newest, opposite, third = end[1], self.newest, self.opposite, None
+        if newest is None:
+            return replace(self, newest=end)
+        same = (gap > 0) == (newest[1] > 0)
+        if opposite is None and same:
+            return replace(self, newest=end if abs(gap) < abs(newest[1]) else newest)
+        replaced = newest if same else opposite
+        third, opposite = (newest, opposite) if same else (opposite, newest)
         repeats = False
-        if end is not None and bracketed and foreseen:
-            repeats = abs(gap - end[1]) <= _SAME * abs(gap)
-        same = self.streak != 0 and (self.streak > 0) == (gap > 0)
-        streak = abs(self.streak) + 1 if same else 1
+        if foreseen and replaced is not None:
+            repeats = abs(gap - replaced[1]) <= _SAME * abs(gap)
         return replace(
-            self, below=below, above=above, streak=streak if gap > 0 else -streak,
-            repeats=self.repeats + repeats,
-        )  # fmt: skip
+            self, newest=end, opposite=opposite, third=third, repeats=self.repeats + repeats
+        )
 
-    def _between(
-        self, below: tuple[Array, float], above: tuple[Array, float], narrowest: float
-    ) -> Array | None:
-        """Regula falsi; by the Illinois rule an end that does not move counts less each time."""
-        if np.abs(above[0] - below[0]).max() < narrowest:
+    def _between(self, newest: End, opposite: End, narrowest: float) -> Array | None:
+        """Inverse quadratic interpolation where Chandrupatla's rule calls it safe.
+
+        Elsewhere it is linear, and every third time the bracket is halved.
+        """
+        line = opposite[0] - newest[0]
+        if np.abs(line).max() < narrowest:
             return None
-        low, high = below[1], above[1]
-        discount = 0.5 ** (abs(self.streak) - 1)
-        if self.streak > 0:
-            low *= discount
-        else:
-            high *= discount
-        share = min(max(low / (low - high), 0.02), 0.98) if low != high else 0.5
-        return np.asarray(below[0] + share * (above[0] - below[0]))
+        f1, f2 = newest[1], opposite[1]
+        share = f1 / (f1 - f2)
+        if self.third is not None:
+            f3, position = self.third[1], float((self.third[0] - newest[0]) @ line / (line @ line))
+            phi, xi = (f1 - f2) / (f3 - f2), 1.0 / (1.0 - position)
+            share = 0.5 if self.n_rounds % 3 == 0 else share
+            if phi**2 < xi and (1.0 - phi) ** 2 < 1.0 - xi:
+                share = f1 / (f1 - f2) * f3 / (f3 - f2)
+                share += position * f1 / (f3 - f1) * f2 / (f3 - f2)
+        return np.asarray(newest[0] + min(max(share, 0.02), 0.98) * line)
 
     def _lowest(self) -> Array:
         """The exponents within the trust radius whose largest expected gap is smallest."""
