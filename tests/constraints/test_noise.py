@@ -121,6 +121,7 @@ def test_parts_of_the_data_have_the_noise_of_all(name, average):
         noise_of(constraint, parts, parts.scores), noise_of(constraint, queries, scores)
     )  # fmt: skip
     np.testing.assert_allclose(noise.covariance, expected.covariance, atol=1e-12)
+    np.testing.assert_allclose(noise.delta, constraint.delta(queries, scores), atol=1e-12)
     assert noise.floor == pytest.approx(expected.floor)
     assert noise.error == pytest.approx(expected.error)
 

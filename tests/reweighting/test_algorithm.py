@@ -352,6 +352,54 @@ def test_damped_ends_within_its_budget():
     assert min(abs(x + 1.9371) for x, _ in seen) < 0.05
 
 
+def noisy_fit(**options):
+    """Three groups in few queries: the noise is many times the tolerance."""
+    queries = make_biased_ranking(40, 20, n_groups=3, random_state=3).queries()
+    problem = Problem(queries, LinearRanker(), StatisticalParity())
+    return retrain(problem, DampedStep(**options), Trace(tolerance=0.004, max_rounds=20))
+
+
+def test_damped_stops_where_progress_cannot_be_told_from_noise():
+    early, late = noisy_fit(), noisy_fit(patience_in_noise=6)
+    assert early.outcome.kind is Outcome.WITHIN_NOISE
+    assert early.best.violation <= early.best.noise_floor + early.best.error
+    assert len(early.rounds) < len(late.rounds)
+
+
+def test_damped_does_not_stop_in_the_noise_near_the_tolerance():
+    """100 queries, a tolerance below the noise floor that one more round reaches."""
+    queries = make_biased_ranking(100, 30, n_groups=2, random_state=1).queries()
+    solution = retrain(
+        Problem(queries, LinearRanker(), StatisticalParity()), DampedStep(), Trace(0.002, 20)
+    )
+    assert solution.best.noise_floor > 0.002
+    assert solution.outcome.kind is Outcome.WITHIN_TOLERANCE
+
+
+def test_damped_gives_up_at_a_jump_that_the_ranker_did_not_foresee():
+    """A gap that jumps from 0.4 to -0.3, although the ranker foresees a slope."""
+
+    class Foreseen:
+        def of_gaps(self, _):
+            return self
+
+        def __call__(self, change):
+            return np.array([0.2 * change[0, 1]])
+
+        def jacobian(self, _):
+            return np.array([[0.0, 0.2, 0.0, 0.0]])
+
+    solver, lambda_, n_rounds = DampedStep(), np.zeros((2, 2)), 0
+    state = solver.start(np.array([[np.nan, 0.0], [0.0, np.nan]]), np.ones((2, 2)), 1e-3)
+    while lambda_ is not None:
+        gap = 0.4 if lambda_[0, 1] > -1.9371 else -0.3
+        delta = np.array([[np.nan, gap / 2], [-gap / 2, np.nan]])
+        current = Round(n_rounds, lambda_, delta, abs(gap), auc=0.7, seconds=0.0)
+        lambda_, state = solver.step(current, state, Foreseen)
+        n_rounds += 1
+    assert n_rounds <= 5  # each end of the bracket repeats its gap once
+
+
 def test_damped_gives_up_where_nothing_moves():
     seen = Scripted(lambda x: 0.2).run(DampedStep(), 50)
     assert len(seen) < 15

@@ -184,8 +184,8 @@ _FLAT = 1e-3  # of the prior slope, below which a slope without a foresight is n
 _WIDEST = 6.0  # trust radius at which a ranker that expects no progress is asked again
 _HOPELESS = 0.99  # a step that is expected to leave more of the largest gap is not taken
 _PROGRESS = 0.98  # a round that leaves more of the largest gap than this made no progress
-_NEAR = 1.5  # times the tolerance: a violation that further rounds are likely to bring within it
 _PROGRESS_IN_NOISE = 0.8  # the same, where the violation can hardly be told from noise
+_NEAR = 1.5  # times the tolerance: a violation that further rounds are likely to bring within it
 
 
 @dataclass(frozen=True, eq=False)
