@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from sklearn.base import clone
@@ -57,7 +58,7 @@ def _candidates(model: FairRanker, train: Queries, test: Queries) -> Iterator[Re
     if long_lists_rule(as_constraint(model.constraint), train):
         note = "The same fit with training pairs that have the same total weight in every query."
         yield Remedy("query_weight='equal'", _with_equal_queries(refit()), note)
-    if type(model.ranker_) is LinearRanker:
+    if type(model.ranker_) is LinearRanker and find_spec("lightgbm"):
         note = "The same fit of LightGBM, with its default trees and the logistic loss."
         yield Remedy("LightGBM", _lightgbm(refit), note)
     note = "The same fit with the group among the features, which the law may forbid."
