@@ -380,22 +380,17 @@ class LambdaRank:
         or greater, that have a gain.
         """
         gains, padded, layout = self._gains_for(queries), queries.pad(table), queries.layout
-        factors = np.empty(queries.n_queries)
-
-        def run(table: Array, certain: bool) -> tuple[Array, Array]:
-            gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
-            run_blocks(
-                lambdarank_kernels.lambdarank, layout.bounds, layout, as_kernel_input(scores),
-                queries.y, table, queries.training_weight, gains,
-                1.0 / np.log2(2.0 + np.arange(layout.longest)), min(int(self.k), layout.longest),
-                float(self.sigma), bool(self.normalise), certain, factors, gradient, hessian,
-            )  # fmt: skip
-            return gradient, hessian
-
-        if padded.ndim == 2:
-            return run(padded, False)
-        gradient, hessian = run(padded.sum(axis=0), False)
-        return gradient - run(padded[1], True)[0], hessian
+        single = padded.ndim == 2
+        gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+        run_blocks(
+            lambdarank_kernels.lambdarank, layout.bounds, layout, as_kernel_input(scores),
+            queries.y, padded if single else padded.sum(axis=0),
+            None if single else padded[1],
+            queries.training_weight, gains, 1.0 / np.log2(2.0 + np.arange(layout.longest)),
+            min(int(self.k), layout.longest), float(self.sigma), bool(self.normalise), gradient,
+            hessian,
+        )  # fmt: skip
+        return gradient, hessian
 
     def _gains_for(self, queries: Queries) -> Array:
         labels = queries.y

@@ -12,8 +12,8 @@ Where scores tie, |ΔNDCG| is its expectation over the orders of the tied items.
 block of positions. A pair depends only on this block and on the score, so items of one score, label
 and group are merged into one.
 
-With `certain`, all pairs count as ordered wrongly (p = 1), which gives the linear term of mirrored
-pairs: a p δ - b (1 - p) δ = (a + b) p δ - b δ.
+A pair that also counts in the mirrored order, with the weight b, adds a linear term to the
+gradient: a p δ - b (1 - p) δ = (a + b) p δ - b δ.
 
 See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
@@ -52,8 +52,8 @@ class Ranked(NamedTuple):
     """Items in label order, all of a list or those among the first k, with `LANES` entries more.
 
     ``s`` are scores, ``a`` their exponentials, ``z`` the scores that distances are taken of, ``w``
-    the weights of the pairs with the current group, ``g`` and ``h`` gradient and Hessian, and
-    ``n_merged`` the number of merged items where scores tie.
+    the weights of the pairs with the current group, ``v`` those of the mirrored pairs, ``g`` and
+    ``h`` gradient and Hessian, and ``n_merged`` the number of merged items where scores tie.
     """
 
     s: Array
@@ -62,6 +62,7 @@ class Ranked(NamedTuple):
     gain: Array
     discount: Array
     w: Array
+    v: Array
     g: Array
     h: Array
     n_merged: Array
@@ -84,7 +85,6 @@ class Rates(NamedTuple):
     narrow: bool
     near: float
     sigma: float
-    certain: bool
 
 
 class Ties(NamedTuple):
@@ -148,7 +148,7 @@ def _dot(lo, hi, x, y):
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near):
-    """Replace a pair's change in DCG by its force δ p / distance and its curve δ p (1 - p) / ..."""
+    """Compute a pair's force δ p / distance and its curve δ p (1 - p) / distance from δ."""
     total = 0.0
     for j in range(np.uintp(lo), np.uintp(hi)):
         both = a0 + a[j]
@@ -190,10 +190,20 @@ def _add_row(lo, hi, w, force, curve, g, h, u0):
     return total, bend
 
 
+@njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
+def _add_mirrored(lo, hi, v, z, delta, g, u0, z0, near):
+    total = 0.0
+    for j in range(np.uintp(lo), np.uintp(hi)):
+        x = v[j] * delta[j] / (near + abs(z0 - z[j]))
+        total += x
+        g[j] -= u0 * x
+    return total
+
+
 @inlined
 def _row(
     lo, hi, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
-    s0, a0, z0, gain0, discount0, u0, tied, reach, share, level, even, narrow, near, sigma, certain,
+    s0, a0, z0, gain0, discount0, u0, tied, reach, share, level, even, narrow, near, sigma,
 ):  # fmt: skip
     """One preferred item against the range of lower ones: the sums that belong to it."""
     if narrow:
@@ -205,10 +215,8 @@ def _row(
     else:
         _swap_gains(lo, hi, gain, discount, delta, gain0, discount0)
     if narrow:
-        a0 = 0.0 if certain else a0
         plain = _pair_rates(lo, hi, a, z, delta, force, curve, a0, z0, near)
     else:
-        s0 = -np.inf if certain else s0
         plain = _pair_rates_wide(lo, hi, s, z, delta, force, curve, s0, z0, near, sigma)
     if tied:
         plain = _dot(lo, hi, count, force)
@@ -217,16 +225,28 @@ def _row(
 
 
 @njit(cache=True, nogil=True)
-def _lambda_list(k, n_top, items, rank, ranked, top, table, rates, ties):
+def _weigh_row(lo, n, top_lo, n_top, row, items, index, w, top_w):
+    """The weights of a group's pairs with the items from `lo`, and with the first k of them."""
+    for j in range(lo, n):
+        w[j] = row[items.code[j]] * items.weight[j]
+    for t in range(top_lo, n_top):
+        top_w[t] = w[index[t]]
+    for j in range(LANES):
+        w[n + j] = 0.0
+        top_w[n_top + j] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def _lambda_list(k, n_top, items, rank, ranked, top, table, mirrored, rates, ties):
     """One list; returns the unweighted sum of forces.
 
-    Where no scores tie, `ties` is None: the function is compiled for each case.
+    Without ties or mirrored pairs, `ties` or `mirrored` is None: each case is compiled separately.
     """
     _, start, _, code, by_group, weight = items
-    s, a, z, gain, discount, w, g, h, count = ranked
+    s, a, z, gain, discount, w, v, g, h, count = ranked
     index, passed, top_ranked = top
-    top_s, top_a, top_z, top_gain, top_discount, top_w, top_g, top_h, top_count = top_ranked
-    delta, force, curve, narrow, near, sigma, certain = rates
+    top_s, top_a, top_z, top_gain, top_discount, top_w, top_v, top_g, top_h, top_count = top_ranked
+    delta, force, curve, narrow, near, sigma = rates
     tied = ties is not None
     all_even, edge, edge_score, edge_reach, edge_share = s, -1, 0.0, 0.0, 0.0
     if ties is not None:
@@ -238,13 +258,11 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, rates, ties):
         group = code[by_group[head]]
         end, last = group_ends(head, n, start, code, by_group)
         if last > head:
-            for j in range(start[by_group[head]], n):
-                w[j] = table[group, code[j]] * weight[j]
-            for t in range(passed[start[by_group[head]]], n_top):
-                top_w[t] = w[index[t]]
-            for j in range(LANES):
-                w[n + j] = 0.0
-                top_w[n_top + j] = 0.0
+            lowest = start[by_group[head]]
+            _weigh_row(lowest, n, passed[lowest], n_top, table[group], items, index, w, top_w)
+            if mirrored is not None:
+                row = mirrored[group]
+                _weigh_row(lowest, n, passed[lowest], n_top, row, items, index, v, top_v)
         for r in range(head, last):
             i = by_group[r]
             u = weight[i]
@@ -254,15 +272,21 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, rates, ties):
                     start[i], n, s, a, z, gain, discount, count, w, delta, force, curve, g, h,
                     s[i], a[i], z[i], gain[i], discount[i], u, tied,
                     discount[i] if inside else edge_reach, 1.0 if inside else edge_share,
-                    s[i], all_even[i], narrow, near, sigma, certain,
+                    s[i], all_even[i], narrow, near, sigma,
                 )  # fmt: skip
+                if mirrored is not None:
+                    total -= _add_mirrored(start[i], n, v, z, delta, g, u, z[i], near)
             else:  # all items of the list of the first k are above the item
                 added, total, bend = _row(
                     passed[start[i]], n_top, top_s, top_a, top_z, top_gain, top_discount,
                     top_count, top_w, delta, force, curve, top_g, top_h,
                     s[i], a[i], z[i], gain[i], discount[i], u, tied, 0.0, 0.0, edge_score,
-                    edge_reach - edge_share * discount[i], narrow, near, sigma, certain,
+                    edge_reach - edge_share * discount[i], narrow, near, sigma,
                 )  # fmt: skip
+                if mirrored is not None:
+                    total -= _add_mirrored(
+                        passed[start[i]], n_top, top_v, top_z, delta, top_g, u, z[i], near
+                    )
             plain += count[i] * added if tied else added
             g[i] -= u * total
             h[i] += u * bend
@@ -387,9 +411,9 @@ def _rank(n, s, rank):
 @njit(cache=True, nogil=True)
 def _select_top(n, k, rank, ranked, top):
     """Copy the items among the first k, and put full vectors of nothing after the last ones."""
-    s, a, z, gain, discount, _, g, h, count = ranked
+    s, a, z, gain, discount, _, _, g, h, count = ranked
     index, passed, top_ranked = top
-    top_s, top_a, top_z, top_gain, top_discount, _, top_g, top_h, top_count = top_ranked
+    top_s, top_a, top_z, top_gain, top_discount, _, _, top_g, top_h, top_count = top_ranked
     n_top = 0
     for i in range(n):
         passed[i] = n_top
@@ -419,25 +443,24 @@ def _select_top(n, k, rank, ranked, top):
 def _empty_ranked(size):
     return Ranked(
         np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size),
-        np.empty(size), np.empty(size), np.empty(size), np.empty(size),
+        np.empty(size), np.empty(size), np.empty(size), np.empty(size), np.empty(size),
     )  # fmt: skip
 
 
 @njit(cache=True, nogil=True)
 def lambdarank(
-    first, last, layout, scores, labels, table, query_weight, gains, discounts, k, sigma,
-    normalise, certain, factors, gradient, hessian,
+    first, last, layout, scores, labels, table, mirrored, query_weight, gains, discounts, k, sigma,
+    normalise, gradient, hessian,
 ):  # fmt: skip
     """Gradient and Hessian of LambdaRank, as `pairity.pairs.losses.LambdaRank` defines them.
 
-    Writes the factor of each query to `factors`; with `certain`, reads it from there.
+    `table` has the sum of a pair's two weights, `mirrored` that of the mirrored order, or is None.
     """
     size = max(layout.longest + LANES, APART)
     ranked = _empty_ranked(size)
-    s, a, gain, discount, g, h = (
-        ranked.s, ranked.a, ranked.gain, ranked.discount, ranked.g, ranked.h
-    )  # fmt: skip
-    top = Top(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), _empty_ranked(size))
+    s, a, z, gain, discount, _, _, g, h, count = ranked
+    places, passed = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
+    top = Top(places, passed, _empty_ranked(size))
     delta, force, curve = np.empty(size), np.empty(size), np.empty(size)
     rank, target = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
     bits = np.empty(size, dtype=np.int64)
@@ -469,9 +492,7 @@ def lambdarank(
         edge, reach, share, edge_score = -1, 0.0, 0.0, np.inf
         if tied:
             edge, reach, share = _share_positions(n, k, rank, discounts, target, mean, block_even)
-            m = _merge_tied(
-                items, s, gain, rank, top.places, top.passed, target, ranked.n_merged, merged
-            )
+            m = _merge_tied(items, s, gain, rank, places, passed, target, count, merged)
             for i in range(m):
                 discount[i] = mean[rank[i]]
                 even[i] = block_even[rank[i]]
@@ -482,27 +503,26 @@ def lambdarank(
         narrow = sigma * (highest - lowest) <= WIDEST
         for i in range(m):
             a[i] = sigma * (s[i] - middle) if narrow else 0.0
-            ranked.z[i] = s[i] if distances else 0.0
+            z[i] = s[i] if distances else 0.0
         if narrow:
             exponentials(m, a, 0.0, a, bits, scale)
         n_top = _select_top(m, k, rank, ranked, top)
-        rates = Rates(delta, force, curve, narrow, 0.01 if distances else 1.0, sigma, certain)
+        rates = Rates(delta, force, curve, narrow, 0.01 if distances else 1.0, sigma)
         if tied:
             remaining = Items(
                 items.order, merged.start[:m], items.level, merged.code[:m], merged.by_group[:m],
                 merged.weight[:m],
             )  # fmt: skip
             ties = Ties(even, edge, edge_score, reach, share)
-            plain = _lambda_list(k, n_top, remaining, rank, ranked, top, table, rates, ties)
+            plain = _lambda_list(
+                k, n_top, remaining, rank, ranked, top, table, mirrored, rates, ties
+            )
         else:
-            plain = _lambda_list(k, n_top, items, rank, ranked, top, table, rates, None)
+            plain = _lambda_list(k, n_top, items, rank, ranked, top, table, mirrored, rates, None)
         factor = sigma / best if best > 0.0 else 0.0
         if normalise and factor * plain > 0.0:
             total = 2.0 * (factor * plain)
             factor *= np.log1p(total) / (total * _LOG_2)
-        if certain:
-            factor = factors[q]
-        factors[q] = factor
         v = query_weight[q] * factor
         if tied:
             _scatter_merged(items, merged.weight, target, g, v, gradient)
