@@ -95,7 +95,7 @@ def test_folds_are_the_same_without_a_seed():
     assert fit(validation=2, random_state=1).violation_ != zero.violation_
 
 
-def test_an_interleaved_run_uses_the_mean_multipliers_of_its_folds():
+def test_the_last_interleaved_run_corrects_the_optimism_of_its_training_queries():
     model = fit(small_trees(n_estimators=40))
     (only,) = model.history_
     assert model.ranker_.model_.num_trees() == 40
@@ -108,6 +108,10 @@ def test_an_interleaved_run_uses_the_mean_multipliers_of_its_folds():
         half = fit(small_trees(n_estimators=40), max_rounds=0, queries=fold.train)
         scores[fold.rows] = half.predict(fold.held_out.X)
     assert only.violation < 0.7 * largest_gap(PARITY.delta(QUERIES, scores))
+    # The weights are those of the last trees, and not those of a run that believes its training.
+    assert model.lambda_ is only.lambda_
+    in_training = fit(small_trees(n_estimators=40), validation=None)
+    assert not np.allclose(in_training.history_[0].lambda_, only.lambda_, atol=1e-3)
 
 
 def test_a_fold_without_a_preference():

@@ -1,5 +1,7 @@
 """Schedules: λ moves during one training run, by DualAscent."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import TargetNotReachedWarning
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.rankers.xgboost import XGBoostRanker
-from pairity.reweighting.interleaving import DualAscent, as_schedule
+from pairity.reweighting.interleaving import DualAscent, as_schedule, expected_optimism
 from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.solvers import PlainStep
 from pairity.reweighting.weights import FARTHEST, MOST, Weigher
@@ -72,7 +74,7 @@ def test_it_moves_every_third_tree_against_the_violation():
     ascent, tables = follow([[0.1, -0.2]])
     moved = np.flatnonzero(np.abs(np.diff(tables[:, 0])) > 0) + 1
     assert moved[:3].tolist() == [3, 6, 9]
-    step = 5.0 * 1.1
+    step = 3.5 * 1.1
     assert tables[3] == pytest.approx([-step * 0.15, step * 0.15])  # less the mean, -0.05
     assert ascent.constraint.asked == 29  # trees 3 to 87; from 90 on lambda is fixed
 
@@ -82,17 +84,17 @@ def test_short_runs_move_at_every_tree():
     assert (np.diff(tables[:18, 0]) < 0).all()
 
 
-def test_a_change_of_sign_halves_the_step_of_that_entry():
+def test_a_change_of_sign_shortens_the_step_of_that_entry():
     _, tables = follow([[0.1, 0.1, -0.2], [-0.1, 0.2, -0.1]])
     first, second = tables[3] - tables[2], tables[6] - tables[5]
-    assert second[0] == pytest.approx(-0.5 * first[0])
+    assert second[0] == pytest.approx(-0.4 * first[0])
     assert second[1] == pytest.approx(1.1 * 2 * first[1])
 
 
 def test_steps_grow_up_to_a_limit():
     _, tables = follow([[1e-3, -1e-3]])
     steps = -np.diff(tables[::3, 0])
-    assert steps.max() == pytest.approx(4 * 5.0 * 1e-3)
+    assert steps.max() == pytest.approx(4 * 3.5 * 1e-3)
 
 
 def test_lambda_stays_where_weights_can_change():
@@ -116,7 +118,7 @@ def test_what_all_entries_have_in_common_moves_nothing():
     weigher = Copying("exponential", ONES, ONES)
     ascent = DualAscent(FixedDelta([across]), None, weigher, np.zeros((2, 2)))
     table = [ascent(n, 100, lambda: np.zeros(0)) for n in range(4)][-1]
-    assert table == pytest.approx(5.5 * np.array([[0.0, -0.05], [0.05, 0.0]]))
+    assert table == pytest.approx(3.85 * np.array([[0.0, -0.05], [0.05, 0.0]]))
 
 
 def test_entries_without_pairs_stay():
@@ -130,6 +132,36 @@ def test_one_tree_leaves_lambda_alone():
     assert tables.tolist() == [[0.0, 0.0]]
 
 
+def test_a_run_on_other_queries_records_the_optimism_of_its_training_queries():
+    class ByQueries:
+        def delta(self, queries, scores):
+            return np.array(queries) + scores
+
+    weigher = Copying("exponential", np.ones(2), ONES)
+    ascent = DualAscent(ByQueries(), [0.3, -0.3], weigher, np.zeros(2), trained_on=[0.1, np.nan])
+    for n_trees in range(10):
+        ascent(n_trees, 100, lambda training=False: np.full(2, 0.05 if training else 0.0))
+    assert len(ascent.optimism) == 3  # trees 3, 6 and 9
+    assert ascent.optimism[0] == pytest.approx([0.3 - 0.15, 0.0])  # unknown in training: none
+
+
+def test_a_run_on_all_queries_expects_a_share_of_the_optimism():
+    folds = [follow([[0.1, -0.1]])[0] for _ in range(2)]
+    folds[0].optimism = [np.array([0.2, 0.0]), np.array([0.4, 0.0])]
+    folds[1].optimism = [np.array([0.0, 0.2])]
+    expected = partial(expected_optimism, folds, 0.5)
+    assert expected(0) == pytest.approx([0.5 * 0.1, 0.5 * 0.1])
+    assert expected(5) == pytest.approx([0.5 * 0.2, 0.5 * 0.1])  # after the last, the last
+    constraint = FixedDelta([[-0.05, -0.05]])  # what was expected is no violation
+    weigher = Copying("exponential", np.ones(2), ONES)
+    ascent = DualAscent(constraint, None, weigher, np.zeros(2), correction=lambda _: expected(0))
+    for n_trees in range(10):
+        ascent(n_trees, 100, lambda: np.zeros(0))
+    assert ascent.lambda_ == pytest.approx([0.0, 0.0])
+    folds[0].optimism = folds[1].optimism = []  # too few trees for an update
+    assert expected(0) == 0.0
+
+
 # --- what the engines report ----------------------------------------------------------------------
 
 
@@ -140,20 +172,22 @@ def test_the_scores_are_those_of_the_trees_so_far(make, elsewhere, shuffled):
     if shuffled:
         order = np.argsort(np.random.default_rng(0).random(len(order)))
     queries = type(QUERIES).from_arrays(**{name: column[order] for name, column in DATA.items()})
-    measured_on, seen = (HELD.queries() if elsewhere else None), {}
+    measured_on, seen, in_training = (HELD.queries() if elsewhere else None), {}, {}
 
     def follow(n_trees, n_total, scores):
         assert n_total == 20
         if n_trees in (0, 1, 4, 5, 11):
             seen[n_trees] = scores().copy()
+            in_training[n_trees] = scores(training=True).copy()
         return ONES
 
     ranker = make().fit_following(queries, follow, measured_on=measured_on)
     X = HELD.X if elsewhere else MADE.X[order]
     assert not seen[0].any()
     for n_trees in (1, 4, 5, 11):
-        known = make(n_estimators=n_trees).fit_pairs(queries, ONES).predict(X)
-        assert seen[n_trees] == pytest.approx(known, abs=1e-5)
+        known = make(n_estimators=n_trees).fit_pairs(queries, ONES)
+        assert seen[n_trees] == pytest.approx(known.predict(X), abs=1e-5)
+        assert in_training[n_trees] == pytest.approx(known.predict(queries.X), abs=1e-5)
     plain = make().fit_pairs(queries, ONES)
     assert np.array_equal(ranker.predict(X), plain.predict(X))
 

@@ -379,7 +379,8 @@ class LambdaRank:
         Parameters and result are those of `Logistic.derivatives`. Labels must be whole numbers, 0
         or greater, that have a gain.
         """
-        gains, padded, layout = self._gains_for(queries), queries.pad(table), queries.layout
+        padded, layout = queries.pad(table), queries.layout
+        gains = queries.cached("gains", self.gains, lambda: self._gains_for(queries))
         single = padded.ndim == 2
         gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
         run_blocks(

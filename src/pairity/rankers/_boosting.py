@@ -90,7 +90,8 @@ class BoosterRanker(EngineRanker):
             Receives the number of trees so far, the final number of trees, and a function that
             returns the current scores; returns the weights for the next tree.
         measured_on : Queries, optional
-            The items whose scores `follow` receives. By default these are the items of `queries`.
+            The items whose scores `follow` receives. By default these are the items of `queries`,
+            whose scores it always receives with ``training=True``.
         **fit_params
             As in `fit_pairs`.
         """

@@ -18,8 +18,8 @@ from pairity.pairs.losses import Loss
 from pairity.rankers._estimators import predict_in_blocks
 
 # Receives the number of trees so far, the final number of trees, and a function that returns the
-# current scores; returns the pair weights for the next tree.
-Follow = Callable[[int, int, Callable[[], Array]], Array]
+# current scores; returns the pair weights for the next tree. See `BoosterRanker.fit_following`.
+Follow = Callable[[int, int, Callable[..., Array]], Array]
 
 
 @dataclass(eq=False)
@@ -54,7 +54,7 @@ class Objective:
 
     def __call__(self, scores: Array) -> tuple[Array, Array]:
         """Return the gradient and the diagonal of the Hessian at the current scores."""
-        weights = self.follow(self.n_trees, self.n_total, lambda: self._measured(scores))
+        weights = self.follow(self.n_trees, self.n_total, partial(self._measured, scores))
         derivatives = self.loss.derivatives(
             self.queries, scores, self._as_relative(weights), iteration=self.n_trees
         )
@@ -67,8 +67,8 @@ class Objective:
             self._relative = weights, relative_weights(self.queries, weights)
         return self._relative[1]
 
-    def _measured(self, scores: Array) -> Array:
-        if self.measure is not None:
+    def _measured(self, scores: Array, *, training: bool = False) -> Array:
+        if self.measure is not None and not training:
             return self.measure()
         if self.rows is None:
             return scores

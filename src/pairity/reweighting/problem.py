@@ -29,7 +29,7 @@ from pairity.metrics.utility import ndcg
 from pairity.pairs.cells import mean_auc
 from pairity.rankers._products import one_blas_thread
 from pairity.rankers.base import Ranker
-from pairity.reweighting.interleaving import DualAscent, mean_multipliers
+from pairity.reweighting.interleaving import DualAscent, expected_optimism
 from pairity.reweighting.weights import Weigher, make_weigher
 
 # The response to λ is estimated on about this many items and entries of X, for speed.
@@ -202,29 +202,30 @@ class Problem:
     def train_following(self, lambda_: Array, label: str) -> Trained:
         """As `train`, in one run during which λ moves, beginning at `lambda_`.
 
-        With folds there is one run for each, and then a run on all queries, during which λ is the
-        mean of what it was in the folds. That run's ranker is the model.
+        With folds there is one run for each, and then a run on all queries, which corrects the
+        delta of its training queries by the optimism of the folds. That run's ranker is the model.
         """
         start = time.perf_counter()
         if not self.folds:
             ascent = self._ascent(self.target, lambda_)
             model = self._follow(self.queries, ascent, self.measured_on, label)
             return self._trained(model, ascent.lambda_, label, start)
-        ascents = [self._ascent(fold.held_out, lambda_) for fold in self.folds]
+        ascents = [
+            self._ascent(fold.held_out, lambda_, trained_on=fold.train) for fold in self.folds
+        ]
         models = tuple(
             self._follow(fold.train, ascent, fold.held_out, label)
             for fold, ascent in zip(self.folds, ascents, strict=True)
         )
-        final = mean_multipliers(ascents, -1)
-        trained = self._trained(models, final, label, start)
+        trained = self._trained(models, lambda_, label, start)
+        share = self.folds[0].train.n_queries / self.queries.n_queries
+        correction = partial(expected_optimism, ascents, share)
+        last = self._ascent(self.queries, lambda_, correction=correction)
+        model = self._follow(self.queries, last, None, label)
+        return trained._replace(model=model, lambda_=last.lambda_)
 
-        def follow(n_trees: int, *_: Any) -> Array:
-            return self.weigher.table(mean_multipliers(ascents, n_trees))
-
-        return trained._replace(model=self._follow(self.queries, follow, None, label))
-
-    def _ascent(self, queries: Any, lambda_: Array) -> DualAscent:
-        return DualAscent(self.constraint, queries, self.weigher, lambda_)
+    def _ascent(self, queries: Any, lambda_: Array, **options: Any) -> DualAscent:
+        return DualAscent(self.constraint, queries, self.weigher, lambda_, **options)
 
     def _fit(self, queries: Any, lambda_: Array, previous: Any, label: str) -> Any:
         ranker = clone(self.ranker, safe=False)
