@@ -13,7 +13,6 @@ by the names that the model was trained on; other columns are ignored.
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import json
 import sys
@@ -83,6 +82,5 @@ def _write_json(scores: Array, file: Any) -> None:
 
 
 def _write_csv(scores: Array, file: Any) -> None:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["score"])
-    writer.writerows([repr(float(score))] for score in scores)
+    file.write("score\n")
+    file.writelines(f"{score!r}\n" for score in scores.tolist())

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pairity
-from pairity._utils.files import atomic_write, require_output_file
+from pairity._utils.files import require_output_file, write_file
 from pairity.cli import options
 from pairity.cli.distributed import add_cluster, cluster
 from pairity.cli.output import note, print_json, show
@@ -120,8 +120,7 @@ def _write(frontier: pairity.Frontier, args: argparse.Namespace) -> None:
     from pairity.comparisons.plots import save_plot
 
     if args.output is not None:
-        with atomic_write(Path(args.output, "frontier.json")) as file:
-            file.write(frontier.to_json().encode())
+        write_file(Path(args.output, "frontier.json"), frontier.to_json().encode())
     if args.plot is not None:
         save_plot(frontier.plot(), Path(args.plot))
 

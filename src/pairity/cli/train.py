@@ -140,7 +140,7 @@ def _train(args: argparse.Namespace, lazy: bool) -> _Result:
         warnings.simplefilter("ignore", TargetNotReachedWarning)  # the outcome is printed
         queries = _read(table, args, client if lazy else None)
         train, test = queries.split(args.test, args.seed)
-        sent = None if client is None or lazy else on_workers(client, train)
+        sent = None if client is None or lazy else on_workers(train, client)
         for model in (plain, fair):
             if sent is None:
                 model.fit(train)

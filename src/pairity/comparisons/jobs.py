@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity._utils.files import atomic_write
+from pairity._utils.files import write_file
 from pairity._utils.json_codec import Entry, Place, parse_document
 from pairity._utils.progress import Progress, Show
 from pairity.baselines.methods import Method, Rankings, Scorer
@@ -264,8 +264,7 @@ class Store:
     def write(self, run: Run) -> None:
         """Store a finished run."""
         content = {"format": FORMAT, "key": self._key(run), "run": run.to_dict()}
-        with atomic_write(self.path(run)) as file:
-            file.write(json.dumps(content, allow_nan=False).encode())
+        write_file(self.path(run), json.dumps(content, allow_nan=False).encode())
 
     def _key(self, run: Run) -> dict[str, Any]:
         return {

@@ -13,25 +13,15 @@ import numpy as np
 
 from pairity._utils.files import as_list
 from pairity._utils.validation import show
+from pairity.data import parquet_features
 from pairity.data.columns import Column
-from pairity.data.parquet_features import (
-    ParquetFeatures,
-    Paths,
-    describe_file,
-    import_arrow,
-    is_numeric,
-    is_text,
-    list_files,
-    memory_for_reading,
-    plain_type,
-    to_column,
-)
+from pairity.data.parquet_features import ParquetFeatures, Paths, is_numeric, is_text, plain_type
 from pairity.data.queries import Queries
 from pairity.data.query_columns import encode_queries, query_runs
 from pairity.exceptions import InputError, NotNumbersError
 
 
-@memory_for_reading()
+@parquet_features.memory_for_reading()
 def read_parquet(
     paths: Paths,
     *,
@@ -131,7 +121,8 @@ class ParquetColumns(Mapping[str, Column]):
     """
 
     def __init__(self, paths: Paths) -> None:
-        self.files, self.schemas = zip(*map(describe_file, list_files(paths)), strict=True)
+        files = parquet_features.list_files(paths)
+        self.files, self.schemas = zip(*map(parquet_features.describe_file, files), strict=True)
         self.schema, self.path = self.schemas[0], self.files[0].path
         repeated = [name for name, count in Counter(self.schema.names).items() if count > 1]
         if repeated:
@@ -165,7 +156,7 @@ class ParquetColumns(Mapping[str, Column]):
         parts: dict[str, list[Column]] = {name: [] for name in names}
         for _, group in self.row_groups(names):
             for name, column in parts.items():
-                column.append(to_column(group.column(name)))
+                column.append(parquet_features.to_column(group.column(name)))
         return {name: np.concatenate(column) for name, column in parts.items()}
 
     def row_groups(self, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
@@ -268,7 +259,7 @@ def list_names(names: Sequence[str]) -> str:
 
 def _runs(table: ParquetColumns, name: str) -> tuple[list[int], list[Any]]:
     """Return the first row of each query, and its id."""
-    pa = import_arrow()
+    pa = parquet_features.import_arrow()
     compute = import_module("pyarrow.compute")
     starts: list[int] = []
     ids: list[Any] = []
