@@ -272,7 +272,7 @@ class Queries(Cache, Mapping[str, Any]):
             part,
             query=renumber[part.query],
             query_ids=self.query_ids[mask],
-            query_weight=None if self.query_weight is None else self.query_weight[mask],
+            query_weight=take_rows(self.query_weight, mask),
         )
 
     def thinned(self, every: int) -> Queries:
@@ -381,7 +381,7 @@ class Queries(Cache, Mapping[str, Any]):
             self,
             query=np.argsort(order)[self.query],
             query_ids=self.query_ids[order],
-            query_weight=None if self.query_weight is None else self.query_weight[order],
+            query_weight=take_rows(self.query_weight, order),
         )
 
     def between(self, first: int, last: int) -> Queries:
@@ -390,31 +390,20 @@ class Queries(Cache, Mapping[str, Any]):
         The layout is shared, not computed again.
         """
         rows = slice(*self.layout.bounds[[first, last]].tolist())
-        part = Queries(
-            None,
-            self.y[rows],
-            self.query[rows] - first,
-            self.query_ids[first:last],
-            self.group[rows],
-            self.groups,
-            None if self.item_weight is None else self.item_weight[rows],
-            None if self.query_weight is None else self.query_weight[first:last],
-            equal_queries=self.equal_queries,
+        part = replace(
+            replace(self, X=None)._rows(rows),
+            query=self.query[rows] - first,
+            query_ids=self.query_ids[first:last],
+            query_weight=take_rows(self.query_weight, slice(first, last)),
         )
         part.__dict__["training_weight"] = self.training_weight[first:last]
         part.__dict__["n_codes"] = self.n_codes
         part.__dict__["layout"] = self.layout.between(first, last)
         return part
 
-    def _rows(self, rows: NDArray[np.int64]) -> Queries:
-        return replace(
-            self,
-            X=None if self.X is None else take_rows(self.X, rows),
-            y=self.y[rows],
-            query=self.query[rows],
-            group=self.group[rows],
-            item_weight=None if self.item_weight is None else self.item_weight[rows],
-        )
+    def _rows(self, rows: NDArray[np.int64] | slice) -> Queries:
+        by_row = ("X", "y", "query", "group", "item_weight")
+        return replace(self, **{name: take_rows(getattr(self, name), rows) for name in by_row})
 
     # --- the mapping that fit(**queries) unpacks ----------------------------------------------
 

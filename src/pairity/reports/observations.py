@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib import metadata
@@ -68,9 +68,8 @@ class Observer:
         utility, violation = estimates.estimate_all([("auc", ())], named, queries.groups, totals)
         return {"violation": violation, "auc": utility}
 
-    def changes(self, scores: Array) -> tuple[Change, ...]:
+    def changes(self, scores: Array) -> Iterator[Change]:
         """The changes of violation and AUC; both rankers are measured on the same resamples."""
-        changes = []
         for name, new in self._statistics(scores).items():
             differences = new.values[:, 0] - self.statistics[name].values[:, 0]
             change, resampled = Change(name, float(differences[0])), differences[1:]
@@ -79,8 +78,7 @@ class Observer:
                 ends = [0.5 - self.confidence / 2, 0.5 + self.confidence / 2]
                 low, high = np.quantile(resampled, ends).tolist()
                 change = replace(change, low=low, high=high, lower=float(np.mean(resampled < 0.0)))
-            changes.append(change)
-        return tuple(changes)
+            yield change
 
     def gaps(self, scores: Array) -> Array:
         """The signed gap of each query, between the groups of the first ranker's largest gap."""
