@@ -364,8 +364,7 @@ def choose_gain(gain: str, queries: Any) -> str:
 def _n_not_grades(queries: Queries) -> int:
     """The number of labels that are not whole numbers from 0 to the highest exponent."""
     y = queries.y
-    grades = (y == np.floor(y)) & (y >= 0) & (y <= HIGHEST_EXPONENT)
-    return len(y) - int(np.count_nonzero(grades))
+    return int(np.count_nonzero((y != np.floor(y)) | (y < 0) | (y > HIGHEST_EXPONENT)))
 
 
 def name_constraints(constraints: Any) -> dict[str, Constraint]:

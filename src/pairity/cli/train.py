@@ -108,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
     """Train, audit, save and print."""
     from pairity._utils.model_folder import require_output_folder
     from pairity.constraints import as_constraint
+    from pairity.reports.evidence import FILE
 
     as_constraint(args.constraint)  # report mistakes before a long file is read
     require_output_folder(args.output)
@@ -118,7 +119,11 @@ def run(args: argparse.Namespace) -> int:
         aim = {"constraint": args.constraint, "tolerance": result.fair.outcome_.tolerance}
         audits = list(result.audits.values())
         report = pairity.Report(audits, **aim) if lazy else _make_report(result, args)
-        files = _report_files(args, report)
+        files[FILE] = report.evidence.to_json().encode()
+        try:
+            files[PAGE] = report.to_html().encode()
+        except MissingExtraError as error:
+            note(f"{error} Then run: pairity report {args.output}")
     result.fair.save(args.output, also=files)
     _print(result, report, PAGE in files, args)
     return 0 if result.fair.outcome_.reached else 1
@@ -199,18 +204,6 @@ def _make_report(result: _Result, args: argparse.Namespace) -> pairity.Report:
         provenance={"command": args.command, "file": args.file, "seed": args.seed},
         random_state=args.seed,
     )
-
-
-def _report_files(args: argparse.Namespace, report: pairity.Report) -> dict[str, bytes]:
-    """Return the evidence and the page, by file name."""
-    from pairity.reports.evidence import FILE
-
-    files = {FILE: report.evidence.to_json().encode()}
-    try:
-        files[PAGE] = report.to_html().encode()
-    except MissingExtraError as error:
-        note(f"{error} Then run: pairity report {args.output}")
-    return files
 
 
 def _remedies(evidence: Evidence) -> list[dict[str, Any]]:

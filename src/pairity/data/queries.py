@@ -152,7 +152,6 @@ class Queries(Cache, Mapping[str, Any]):
         codes, groups = encode_groups(sensitive_features, n_items)
         equal = query_columns.asks_for_equal_queries(query_weight)
         by_query = None if equal else query_weight
-        weights = query_columns.read_query_weights(by_query, query, query_ids)
         return cls(
             X=features,
             y=labels,
@@ -161,7 +160,7 @@ class Queries(Cache, Mapping[str, Any]):
             group=codes,
             groups=groups,
             item_weight=query_columns.read_weights(sample_weight, "sample_weight", n_items),
-            query_weight=weights,
+            query_weight=query_columns.read_query_weights(by_query, query, query_ids),
             feature_names=names,
             feature_types=None if X is None else feature_types(X, features),
             raw=raw,

@@ -18,7 +18,7 @@ from pairity.constraints import Constraint, Contrasts, PairwiseConstraint
 from pairity.data.columns import require_length
 from pairity.data.queries import Queries
 from pairity.metrics.positions import Positions, ratio, sums
-from pairity.pairs.cells import cell_counts, cell_sums
+from pairity.pairs.cells import query_auc, terms_of_queries
 from pairity.reports.evidence import HELD_OUT, Change, Item, RecordedRound, ShownQuery
 from pairity.reweighting.fair_ranker import FairRanker
 
@@ -27,7 +27,6 @@ TOP = 10
 POSITIONS = 20
 SHOWN_QUERIES = 20
 BINS = tuple(np.linspace(-1.0, 1.0, 22).round(10).tolist())
-_QUERIES_AT_ONCE = 64  # whose gaps are computed in one matrix product
 
 
 class Observer:
@@ -60,8 +59,7 @@ class Observer:
 
     def _statistics(self, scores: Array) -> dict[str, Statistics]:
         queries, weight = self.queries, self.queries.weight_of_query
-        concordant = cell_sums(queries, scores).sum(axis=(1, 2))
-        auc = Measure("auc", ratio(concordant, cell_counts(queries).sum(axis=(1, 2))))
+        auc = Measure("auc", query_auc(queries, scores))
         parts = estimates.parts_of([auc], [self.constraint], queries, scores, self.support)
         draws = estimates.resampled_weights(weight, **self.sampling)
         totals, named = estimates.sum_parts(parts, weight, draws), {self.label: self.constraint}
@@ -85,14 +83,10 @@ class Observer:
         queries, constraint = self.queries, self.constraint
         if not isinstance(constraint, PairwiseConstraint) or self.widest < 0:
             return np.full(queries.n_queries, NAN)
-        sums, counts = constraint.sums(queries, scores), constraint.counts(queries)
-        gaps = []
-        for begin in range(0, queries.n_queries, _QUERIES_AT_ONCE):
-            part = slice(begin, begin + _QUERIES_AT_ONCE)
-            totals = constraint.totals_of(sums[part], counts[part], np.eye(len(sums[part])))
-            delta = constraint.from_totals(totals, queries.groups)
-            gaps.append(self.sign * self.contrasts.gaps(delta)[:, self.widest])
-        return np.concatenate(gaps)
+        tables = (constraint.sums(queries, scores), constraint.counts(queries))
+        terms = terms_of_queries(*map(constraint.entries, tables), constraint.average)
+        delta = constraint.from_totals(np.stack(terms, axis=-2), queries.groups)
+        return np.asarray(self.sign * self.contrasts.gaps(delta)[:, self.widest])
 
     def histogram(self, scores: Array) -> tuple[int, ...]:
         """Numbers of queries by their signed gap."""
