@@ -291,8 +291,12 @@ def audit(
     columns = {"y": y, "qid": qid, "sensitive_features": sensitive_features, **weights}
     settings = Settings(name_constraints(constraints), _cuts(k), **options)
     require_sampling(settings.confidence, settings.n_resamples)
-    if not is_queries(y):
-        _require_columns(columns)
+    for key, alternative in (("qid", "group"), ("sensitive_features", "sensitive_features")):
+        if columns[key] is None and columns[alternative] is None and not is_queries(y):
+            raise InputError(
+                f"{key} is missing. Pass audit(y, scores, qid=..., sensitive_features=...), or "
+                "Queries in place of y."
+            )
     with open_queries({**columns, "scores": scores}) as queries:
         require_groups(queries)
         require_preferences(queries)
@@ -321,15 +325,6 @@ def audit(
 
 
 # --- validation ----------------------------------------------------------------------------------
-
-
-def _require_columns(columns: dict[str, Any]) -> None:
-    for key, alternative in (("qid", "group"), ("sensitive_features", "sensitive_features")):
-        if columns[key] is None and columns[alternative] is None:
-            raise InputError(
-                f"{key} is missing. Pass audit(y, scores, qid=..., sensitive_features=...), or "
-                "Queries in place of y."
-            )
 
 
 def _cuts(k: Any) -> tuple[int, ...]:

@@ -166,8 +166,10 @@ def run_settings(
         result.claims.extend(claims.about_shares(setting.title, scaled))
     if not options.bare:
         result.claims.extend(_further_claims(settings, runs, options.quick))
-    seconds = _add_seconds(runs / _file_name("seconds", options.quick), time.perf_counter() - start)
-    result = replace(result, seconds=seconds)
+    timing = runs / _file_name("seconds", options.quick)
+    earlier = float(timing.read_text(encoding="utf-8")) if timing.exists() else 0.0
+    result = replace(result, seconds=earlier + time.perf_counter() - start)
+    write_file(timing, repr(result.seconds).encode())
     _write(target, result)
     return result
 
@@ -207,13 +209,6 @@ def _resume_claims(path: Path, check: Callable[[], list[Claim]]) -> list[Claim]:
     content = {"format": CLAIMS_FORMAT, "claims": to_plain(measured)}
     write_file(path, json.dumps(content, indent=1).encode())
     return measured
-
-
-def _add_seconds(path: Path, seconds: float) -> float:
-    """Add these seconds to those of earlier complete calls, whose runs this call has read."""
-    earlier = float(path.read_text(encoding="utf-8")) if path.exists() else 0.0
-    write_file(path, repr(earlier + seconds).encode())
-    return earlier + seconds
 
 
 def _write(target: Path, result: Reproduction) -> None:

@@ -126,7 +126,12 @@ class Report:
                     f"The page with {len(evidence.candidates)} rankers and {len(evidence.groups)} "
                     f"groups is larger than {max_bytes / 1e6:g} MB. Report on fewer of them."
                 )
-            evidence = _halve_queries(evidence)
+            n = len(evidence.queries) // 2
+            candidates = tuple(
+                replace(candidate, tops=candidate.tops[:n], scores=candidate.scores[:n])
+                for candidate in evidence.candidates
+            )
+            evidence = replace(evidence, queries=evidence.queries[:n], candidates=candidates)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the page to a file; after an error, an existing file is unchanged."""
@@ -147,15 +152,6 @@ class Report:
         )
         sample = f"{evidence.constraint}, {evidence.n_queries} queries"
         return f"Report({first!r} to {last!r}, {sample})"
-
-
-def _halve_queries(evidence: Evidence) -> Evidence:
-    n = len(evidence.queries) // 2
-    candidates = tuple(
-        replace(candidate, tops=candidate.tops[:n], scores=candidate.scores[:n])
-        for candidate in evidence.candidates
-    )
-    return replace(evidence, queries=evidence.queries[:n], candidates=candidates)
 
 
 # --- the page ------------------------------------------------------------------------------------

@@ -113,13 +113,19 @@ class DaskQueries(Cache):
             partitions.require_alike(summaries)
             distinct = client.gather(client.map(attrgetter("distinct"), read))
             found = partitions.common_groups(distinct)
-            _refuse_cut(client, read, summaries)
+            present = [number for number, summary in enumerate(summaries) if summary is not None]
+            known = [summaries[number] for number in present]
+            if partitions.may_be_cut(known):  # queries whose rows are on several partitions
+                hashes = client.map(partitions.id_hashes, read)
+                cut = client.submit(partitions.repeated, hashes).result()
+                if len(cut):
+                    labels = client.gather(client.map(partial(partitions.labels_of_cut, cut), read))
+                    partitions.refuse_cut(len(cut), known, labels)
             content = digest_of_parts(client.gather(client.map(partitions.piece_digest, read)))
-        present = [number for number, summary in enumerate(summaries) if summary is not None]
         queries = cls(
             client=client,
             groups=found if groups is None else groups,
-            summaries=[summaries[number] for number in present],
+            summaries=known,
             pieces=[delayed[number] for number in present],
             content=content,
             feature_types=_feature_types(columns.get("X")),
@@ -338,21 +344,6 @@ def _wait(client: Any, futures: Any) -> None:
 
     with client.as_current():
         wait(futures)
-
-
-def _refuse_cut(client: Any, read: list[Any], summaries: list[Summary | None]) -> None:
-    """Refuse queries whose rows are on several partitions."""
-    present = [summary for summary in summaries if summary is not None]
-    if not partitions.may_be_cut(present):
-        return
-    cut = client.submit(partitions.repeated, client.map(partitions.id_hashes, read)).result()
-    if len(cut):
-        partitions.refuse_cut(
-            len(cut),
-            sum(summary.n_queries for summary in present) - len(cut),
-            sum(summary.n_pairs for summary in present),
-            client.gather(client.map(partial(partitions.labels_of_cut, cut), read)),
-        )
 
 
 def _feature_types(X: Any) -> str | list[str] | None:
