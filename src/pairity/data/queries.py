@@ -209,7 +209,7 @@ class Queries(Cache, Mapping[str, Any]):
     @cached_property
     def layout(self) -> Layout:
         """The order in which kernels walk the pairs."""
-        return lay_out(self.y, self.query, self.group, self.item_weight, self.n_queries)
+        return lay_out(self)
 
     @cached_property
     def weight_of_query(self) -> Array:

@@ -281,10 +281,8 @@ def _results_page(result: Reproduction) -> str:
 def _result_table(entries: Sequence[Entry], constraint: str) -> str:
     others = [name for name in CONSTRAINTS if name != constraint]
     rows = [["method", "AUC", "fairness", "front", *others, "seconds"]]
-    by_method: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry.constraint == constraint:
-            by_method.setdefault(entry.method, []).append(entry)
+    own = [entry for entry in entries if entry.constraint == constraint]
+    by_method = {name: [e for e in own if e.method == name] for name in (e.method for e in own)}
     means = {
         method: (level_over_seeds(e.auc for e in matching), _mean_fairness(matching, constraint))
         for method, matching in by_method.items()

@@ -83,8 +83,9 @@ class Observer:
         queries, constraint = self.queries, self.constraint
         if not isinstance(constraint, PairwiseConstraint) or self.widest < 0:
             return np.full(queries.n_queries, NAN)
-        tables = (constraint.sums(queries, scores), constraint.counts(queries))
-        terms = terms_of_queries(*map(constraint.entries, tables), constraint.average)
+        sums = constraint.entries(constraint.sums(queries, scores))
+        counts = constraint.entries(constraint.counts(queries))
+        terms = terms_of_queries(sums, counts, constraint.average)
         delta = constraint.from_totals(np.stack(terms, axis=-2), queries.groups)
         return np.asarray(self.sign * self.contrasts.gaps(delta)[:, self.widest])
 
@@ -105,11 +106,9 @@ def position_shares(queries: Queries, scores: Array) -> Array:
     weight = queries.weight_of_query[queries.query[ranks.order]][use]
     position = ranks.rank[use] - 1
     total = sums(position, weight, last)
-    shares = []
-    for k in range(queries.n_groups):
-        member = ranks.share((queries.group == k)[ranks.order])[ranks.order]
-        shares.append(ratio(sums(position, weight * member[use], last), total))
-    return np.array(shares)
+    members = (queries.group[ranks.order] == k for k in range(queries.n_groups))
+    held = (weight * ranks.share(member)[ranks.order][use] for member in members)
+    return np.array([ratio(sums(position, values, last), total) for values in held])
 
 
 # --- example rankings ----------------------------------------------------------------------------
