@@ -186,20 +186,17 @@ def _read(table: Table, args: argparse.Namespace, client: Any) -> Any:
 
 def _make_report(result: _Result, args: argparse.Namespace) -> pairity.Report:
     """Measure what the page shows."""
-    import numpy as np
-
-    queries, train, test = result.queries, result.train, result.test
-    is_test = np.isin(queries.query_ids, test.query_ids)[queries.query]
+    rows = result.queries.rows_of(result.test)
     return pairity.Report.of(
         result.plain,
         result.fair,
-        train,
-        test,
+        result.train,
+        result.test,
         shares=[(point + 1) / (args.points + 1) for point in range(args.points)],
         scores=result.scores,
         audits=result.audits,
         remedies=not args.no_remedies,
-        items=[f"row {row + 1}" for row in np.flatnonzero(is_test).tolist()],
+        items=[f"row {row + 1}" for row in rows.tolist()],
         attributes=[*args.group, *args.group_file],
         provenance={"command": args.command, "file": args.file, "seed": args.seed},
         random_state=args.seed,

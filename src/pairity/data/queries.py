@@ -288,18 +288,19 @@ class Queries(Cache, Mapping[str, Any]):
         drawn = draw_queries(self.n_queries, fraction, random_state)
         return self.take(~drawn), self.take(drawn)
 
-    def training_record(self, source: Queries) -> tuple[Queries, NDArray[np.int64] | None] | None:
+    def training_record(self, source: Queries) -> tuple[Queries, NDArray[np.int64] | None]:
         """What a fitted model keeps of its training queries, which are some queries of `source`.
 
         Returns
         -------
-        These queries without features, and their rows in `source` (None if these are all rows);
-        None if the queries are on workers.
+        These queries without features, and their rows in `source` (None if these are all rows).
+        Queries on workers have no record.
         """
-        rows = None
-        if self is not source:
-            rows = np.flatnonzero(is_among(source.query_ids, self.query_ids)[source.query])
-        return replace(self, X=None), rows
+        return replace(self, X=None), None if self is source else source.rows_of(self)
+
+    def rows_of(self, part: Queries) -> NDArray[np.int64]:
+        """The rows of some of these queries, in order."""
+        return np.flatnonzero(is_among(self.query_ids, part.query_ids)[self.query])
 
     def in_memory(self) -> Queries:
         """The same queries with features in memory."""

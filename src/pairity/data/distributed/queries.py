@@ -183,12 +183,10 @@ class DaskQueries(Cache):
         """Every `every`-th query, numbered from partition to partition."""
         if every == 1:
             return self
-        first = np.cumsum([0, *(summary.n_queries for summary in self.summaries)])
-        numbers = [
-            np.concatenate([np.arange(first[piece], first[piece + 1]) for piece in span])
-            for span in self.spans
-        ]
-        return self._take([share % every == 0 for share in numbers], f"every {every}")
+        ends = np.cumsum([summary.n_queries for summary in self.summaries])
+        chosen = np.split(np.arange(self.n_queries) % every == 0, ends[:-1])
+        masks = [np.concatenate([chosen[piece] for piece in span]) for span in self.spans]
+        return self._take(masks, f"every {every}")
 
     def split(self, fraction: float, random_state: Any = None) -> tuple[DaskQueries, DaskQueries]:
         """The split of `Queries.split`, with the same queries: it depends on the order of ids only.
@@ -400,29 +398,20 @@ def spread_queries(queries: Queries, n_partitions: int, **columns: Any) -> dict[
     cuts = bounds[np.linspace(0, queries.n_queries, n_partitions + 1).astype(int)]
     parts = [slice(first, last) for first, last in pairwise(cuts.tolist())]
 
-    def array(values: Any) -> Any:
+    def collection(values: Any) -> Any:
+        if isinstance(values, str):  # query_weight="equal"
+            return values
         blocks = [values[part] for part in parts]
         delayed = [da.from_delayed(dask.delayed(b), b.shape, dtype=values.dtype) for b in blocks]
         return da.concatenate(delayed)
 
-    names = pd.CategoricalDtype(list(queries.groups))
-    codes = np.where(ordered.group < queries.n_groups, ordered.group, -1)
-    groups = [pd.Series(pd.Categorical.from_codes(codes[part], dtype=names)) for part in parts]
-    weight = ordered.query_weight
-    values = {
-        "X": ordered.X,
-        "y": ordered.y,
-        "qid": ordered.query,
-        "sample_weight": ordered.item_weight,
-        "query_weight": None if weight is None else weight[ordered.query],
-        **{name: np.asarray(column)[rows] for name, column in columns.items()},
-    }
+    further = {name: np.asarray(column)[rows] for name, column in columns.items()}
+    values = {**ordered, "qid": ordered.query, **further}
+    names, kind = values.pop("sensitive_features"), pd.CategoricalDtype(list(queries.groups))
+    groups = [dask.delayed(pd.Series(names[part], dtype=kind)) for part in parts]
     return {
-        "sensitive_features": dd.from_delayed(
-            [dask.delayed(group) for group in groups], meta=groups[0].iloc[:0]
-        ),
-        **{name: array(column) for name, column in values.items() if column is not None},
-        **({"query_weight": "equal"} if queries.equal_queries else {}),
+        "sensitive_features": dd.from_delayed(groups, meta=pd.Series([], dtype=kind)),
+        **{name: collection(column) for name, column in values.items() if column is not None},
     }
 
 
