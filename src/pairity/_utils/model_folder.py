@@ -56,10 +56,7 @@ def write_model(
     try:
         unfinished.mkdir()
         for name, data in {**files, MANIFEST: text.encode("ascii")}.items():
-            with (unfinished / name).open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            _write(unfinished / name, data)
         _move(unfinished, folder)
     except OSError as error:
         raise ModelFileError(
@@ -79,6 +76,13 @@ def _pretty(value: Any, margin: str = "\n") -> str:
     if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
         return f"[{inner}{(',' + inner).join(_pretty(entry, inner) for entry in value)}{margin}]"
     return json.dumps(value, allow_nan=False)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _move(unfinished: Path, folder: Path) -> None:

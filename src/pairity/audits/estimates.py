@@ -223,8 +223,7 @@ def _part_of_means(measures: Sequence[Measure], support: Support) -> Part:
     values = np.concatenate([m.values.reshape(len(m.values), -1) for m in measures], axis=1)
     defined = ~np.isnan(values)
     sums, weight = np.where(defined, values, 0.0), defined.astype(np.float64)
-    totals = partial(totals_over_queries, sums, weight, average="pair")
-    return Part(np.concatenate(counts), totals)
+    return Part(np.concatenate(counts), partial(totals_over_queries, sums, weight, average="pair"))
 
 
 def _part_of_violation(

@@ -109,8 +109,7 @@ def _read_run(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
         args.trec_run, args.qrels, args.group_file,
         unjudged=args.unjudged, not_retrieved=args.not_retrieved,
     )  # fmt: skip
-    names = ("n_unjudged", "n_not_retrieved", "n_only_run", "n_only_qrels")
-    counts = [getattr(judged, name) for name in names]
+    counts = (judged.n_unjudged, judged.n_not_retrieved, judged.n_only_run, judged.n_only_qrels)
     if any(counts) and not args.quiet:
         note(
             f"{counts[0]:,} documents have no judgement ({args.unjudged}) and {counts[1]:,} judged "

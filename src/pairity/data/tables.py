@@ -308,9 +308,8 @@ def _share_of_memory(n_bytes: int) -> float:
     with suppress(ImportError):
         import resource
 
-        for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
-            soft = resource.getrlimit(kind)[0]
-            limits += [soft] if soft > 0 else []
+        soft = (resource.getrlimit(k)[0] for k in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+        limits += [limit for limit in soft if limit > 0]
     return n_bytes / min(limits)
 
 
