@@ -153,7 +153,7 @@ class ParquetFeatures:
         places = [np.empty(len(self.names) * max(whole, default=0), self.dtype) for _ in range(2)]
         first = number = 0
         for file in self.files:
-            if not len(self._chosen(first, first + file.n_rows)):
+            if self.rows is not None and not len(self._chosen(first, first + file.n_rows)):
                 first += file.n_rows
                 continue
             with file.opened() as reader:
