@@ -23,8 +23,8 @@ from pairity.reports.collect import Scored, collect, collect_audits
 from pairity.reports.evidence import FILE, Evidence
 from pairity.reports.merge import merge_evidence
 from pairity.reports.observations import Observer, position_shares
-from pairity.reports.panels import shown_groups
 from pairity.reports.prose import explain, summary, weight_sentences
+from pairity.reports.report import shown_groups
 from pairity.reweighting.persistence import load
 from support.report_cases import HOSTILE, make_evidence, trained
 

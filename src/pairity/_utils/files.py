@@ -179,3 +179,9 @@ def atomic_write(path: FilePath) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def write_file(path: FilePath, content: bytes) -> None:
+    """Write a file as `atomic_write` does."""
+    with atomic_write(path) as file:
+        file.write(content)

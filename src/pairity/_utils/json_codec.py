@@ -170,15 +170,12 @@ def _read_tuple(kinds: tuple[Any, ...], value: Any, place: Place) -> tuple[Any, 
     )
 
 
-@cache
-def _hints(kind: Any) -> dict[str, Any]:
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in fields(kind)}
+_hints = cache(get_type_hints)
 
 
 def _read_fields(kind: Any, value: Any, place: Place) -> Any:
     entries, hints = _require(dict, value, place), _hints(kind)
-    keys = {name.rstrip("_"): name for name in hints}
+    keys = {field.name.rstrip("_"): field.name for field in fields(kind)}
     for key in sorted(set(keys) ^ set(entries)):
         raise place.child(key).refuse("missing" if key in keys else "unknown")
     settings = {

@@ -6,30 +6,25 @@ import csv
 import importlib.util
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
-from pairity._utils.context import value_in_block
 from pairity._utils.validation import require_choice
 from pairity.exceptions import MissingExtraError
 
 NAME_WIDTH = 20
 _BACKENDS = ("pandas", "polars", "pyarrow")
-_TERMINAL: ContextVar[Any] = ContextVar("_TERMINAL", default=None)
 
-
-def tables_for_console(console: Any) -> AbstractContextManager[None]:
-    """Inside the block, draw tables for a Rich console; as plain text if it is None."""
-    return value_in_block(_TERMINAL, console)
+CONSOLE: ContextVar[Any] = ContextVar("pairity_console", default=None)
+"""The Rich console for which tables are drawn; None for plain text."""
 
 
 def render_table(
     header: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int] = (0,)
 ) -> str:
     """Format a table as text; columns that are not in `left` are aligned to the right."""
-    if _TERMINAL.get() is not None:
-        return _draw_table(_TERMINAL.get(), header, rows, left)
+    if CONSOLE.get() is not None:
+        return _draw_table(CONSOLE.get(), header, rows, left)
     from rich.cells import cell_len
 
     def pad(cell: str, column: int) -> str:

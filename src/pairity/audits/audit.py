@@ -22,7 +22,7 @@ from pairity._utils.text import make_frame, short_names, shorten
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real
 from pairity.audits.estimates import Estimate, estimate_all, resampled_weights, with_intervals
-from pairity.audits.measures import Settings, measure
+from pairity.audits.measures import Settings, measure, measure_on_workers
 from pairity.audits.tables import MOST_GROUPS, to_html, to_text
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.checks import require_groups, require_preferences
@@ -291,15 +291,17 @@ def audit(
     columns = {"y": y, "qid": qid, "sensitive_features": sensitive_features, **weights}
     settings = Settings(name_constraints(constraints), _cuts(k), **options)
     require_sampling(settings.confidence, settings.n_resamples)
-    if not is_queries(y):
-        _require_columns(columns)
+    for key, alternative in (("qid", "group"), ("sensitive_features", "sensitive_features")):
+        if columns[key] is None and columns[alternative] is None and not is_queries(y):
+            raise InputError(
+                f"{key} is missing. Pass audit(y, scores, qid=..., sensitive_features=...), or "
+                "Queries in place of y."
+            )
     with open_queries({**columns, "scores": scores}) as queries:
         require_groups(queries)
         require_preferences(queries)
         settings = replace(settings, gain=choose_gain(settings.gain, queries))
         if queries.distributed:
-            from pairity.audits._distributed import measure_on_workers
-
             measured = measure_on_workers(queries, settings)
         else:
             weight, n_resamples = queries.weight_of_query, settings.n_resamples
@@ -323,15 +325,6 @@ def audit(
 
 
 # --- validation ----------------------------------------------------------------------------------
-
-
-def _require_columns(columns: dict[str, Any]) -> None:
-    for key, alternative in (("qid", "group"), ("sensitive_features", "sensitive_features")):
-        if columns[key] is None and columns[alternative] is None:
-            raise InputError(
-                f"{key} is missing. Pass audit(y, scores, qid=..., sensitive_features=...), or "
-                "Queries in place of y."
-            )
 
 
 def _cuts(k: Any) -> tuple[int, ...]:
@@ -366,8 +359,7 @@ def choose_gain(gain: str, queries: Any) -> str:
 def _n_not_grades(queries: Queries) -> int:
     """The number of labels that are not whole numbers from 0 to the highest exponent."""
     y = queries.y
-    grades = (y == np.floor(y)) & (y >= 0) & (y <= HIGHEST_EXPONENT)
-    return len(y) - int(np.count_nonzero(grades))
+    return int(np.count_nonzero((y != np.floor(y)) | (y < 0) | (y > HIGHEST_EXPONENT)))
 
 
 def name_constraints(constraints: Any) -> dict[str, Constraint]:

@@ -7,6 +7,7 @@ intervals. Totals of parts of the data, such as those on several workers, add up
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -222,8 +223,7 @@ def _part_of_means(measures: Sequence[Measure], support: Support) -> Part:
     values = np.concatenate([m.values.reshape(len(m.values), -1) for m in measures], axis=1)
     defined = ~np.isnan(values)
     sums, weight = np.where(defined, values, 0.0), defined.astype(np.float64)
-    totals = partial(totals_over_queries, sums, weight, average="pair")
-    return Part(np.concatenate(counts), totals)
+    return Part(np.concatenate(counts), partial(totals_over_queries, sums, weight, average="pair"))
 
 
 def _part_of_violation(
@@ -358,21 +358,13 @@ def draw_queries(
 
 def with_intervals(statistics: Iterable[Statistics], confidence: float) -> Iterator[Estimate]:
     """All estimates with their values, and percentiles over resampled queries as intervals."""
-    levels = np.array([0.5 - confidence / 2, 0.5 + confidence / 2])
+    levels = [0.5 - confidence / 2, 0.5 + confidence / 2]
     for statistic in statistics:
         first, resampled = statistic.values[0], statistic.values[1:]
-        ends = _quantiles(resampled, levels).T if len(resampled) else np.full((len(first), 2), NAN)
+        ends = np.full((len(first), 2), NAN)
+        if len(resampled):
+            with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # only NaN
+                ends = np.nanquantile(resampled, levels, axis=0).T
         for estimate, value, interval in zip(statistic.estimates, first, ends, strict=True):
             low, high = interval.tolist() if estimate.n_queries > 1 else (NAN, NAN)
             yield replace(estimate, value=float(value), low=low, high=high)
-
-
-def _quantiles(values: Array, levels: Array) -> Array:
-    """Quantiles of the columns, of shape (n_levels, n_columns), without their NaN entries."""
-    ordered = np.sort(values, axis=0)  # NaN comes last
-    last = np.maximum(np.count_nonzero(~np.isnan(values), axis=0) - 1, 0)
-    position = levels[:, None] * last
-    below = np.floor(position).astype(np.int64)
-    column = np.arange(values.shape[1])
-    low, high = ordered[below, column], ordered[np.minimum(below + 1, last), column]
-    return np.asarray(low + (position - below) * (high - low))

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import check_random_state
 
 from pairity import metrics
 from pairity._utils.typing import Array
-from pairity.audits.estimates import Layout, Measure, Sums, Support, layout_of, parts_of, sum_parts
-from pairity.constraints import Constraint
+from pairity.audits import estimates
+from pairity.audits.estimates import Layout, Measure, Sums, Support
+from pairity.constraints import Constraint, PairwiseConstraint
 from pairity.data.queries import Queries
+from pairity.exceptions import InputError
 from pairity.metrics.positions import Positions, ratio
 from pairity.pairs.cells import cell_counts, cell_sums
 
@@ -60,11 +64,11 @@ def measure(queries: Queries, settings: Settings, draws: Iterable[Array]) -> Mea
         queries = queries.take(np.flatnonzero(queries.weight_of_query))
     scores, support = np.ascontiguousarray(queries.X[:, 0]), Support(queries)
     measures = list(measures_of(queries, scores, settings, support))
-    parts = parts_of(measures, settings.constraints.values(), queries, scores, support)
-    sums = sum_parts(parts, queries.weight_of_query, draws)
+    parts = estimates.parts_of(measures, settings.constraints.values(), queries, scores, support)
+    sums = estimates.sum_parts(parts, queries.weight_of_query, draws)
     pairs, by_group = support.all_pairs().sum(), support.sizes[:, :-1].sum(axis=0)
     sizes = [queries.n_queries, queries.n_items, queries.n_missing, int(pairs), *by_group]
-    return Measured(layout_of(measures), sums, np.array(sizes, dtype=np.int64))
+    return Measured(estimates.layout_of(measures), sums, np.array(sizes, dtype=np.int64))
 
 
 def measures_of(
@@ -118,3 +122,43 @@ def _ndcg_within(queries: Queries, scores: Array, settings: Settings) -> Iterato
     for k in settings.cuts:
         values = metrics.ndcg(inside, ranks, k=k, gain=settings.gain)
         yield Measure(f"ndcg_within@{k}", values.reshape(-1, width)[:, :-1])
+
+
+# --- on the workers of a cluster -----------------------------------------------------------------
+
+# Every worker measures its own queries and sends sums of each measure: for the data and for each
+# resample. The client draws how many of a resample's draws fall to each worker, and the worker
+# draws which of its queries these are. The result is a resample of all queries, as on one machine,
+# with other random numbers.
+
+
+def measure_on_workers(queries: Any, settings: Settings) -> Measured:
+    """What all workers measure on queries whose scores are their one feature."""
+    for label, constraint in settings.constraints.items():
+        if not isinstance(constraint, PairwiseConstraint):
+            raise InputError(
+                f"The constraint {label!r} is a function of all queries at once, which are on "
+                "several workers. Audit Dask collections with constraints of the catalogue."
+            )
+    n_workers = len(queries.shares)
+    seeds = check_random_state(settings.random_state).randint(2**31 - 1, size=1 + n_workers)
+    n_queries = np.array(queries.gather(lambda part: np.count_nonzero(part.weight_of_query)))
+    n = int(n_queries.sum())
+    n_resamples = settings.n_resamples if n > 1 else 0  # one query has no variation between queries
+    rng = np.random.default_rng(int(seeds[0]))
+    n_draws = rng.multinomial(n, n_queries / n, size=n_resamples)  # of each worker's queries
+    plans = list(zip(seeds[1:].tolist(), n_draws.T, strict=True))
+    parts = queries.gather(partial(_measure_share, settings), plans)
+    total: Measured = reduce(Measured.__add__, [part for part in parts if part is not None])
+    return total
+
+
+def _measure_share(
+    settings: Settings, queries: Queries, plan: tuple[int, NDArray[np.int64]]
+) -> Measured | None:
+    """What one worker measures; None if all its queries have weight 0."""
+    if not queries.weight_of_query.any():
+        return None
+    (seed, n_draws), weight = plan, queries.weight_of_query
+    draws = estimates.draw_queries(np.random.default_rng(seed), weight[weight > 0], n_draws)
+    return measure(queries, settings, draws)

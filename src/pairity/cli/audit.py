@@ -24,6 +24,7 @@ contains are left out.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from functools import partial
 from math import isnan
 from typing import Any
@@ -67,17 +68,11 @@ def run(args: argparse.Namespace) -> int:
         raise InputError(f"--fail-above must be 0 or greater (got {args.fail_above:g}).")
     constraints = args.constraint or tuple(CATALOGUE)
     name_constraints(constraints)  # report a misspelt name before a long file is read
-    read = _read_run if args.trec_run else _read_table
-    table, queries, scores, name = read(args)
+    place = _read_run(args) if args.trec_run else _read_table(args)
     with cluster(args) as client:
-        data = {"y": queries, "scores": scores}
-        if table is not None:
-            data = read_by_workers(client, table, args, scores=args.score)
-        elif client is not None:
-            data = on_workers(client, queries, scores=scores)
         result = pairity.audit(
-            **data, constraints=constraints, n_resamples=args.resamples, random_state=args.seed,
-            name=name,
+            **place(client=client), constraints=constraints, n_resamples=args.resamples,
+            random_state=args.seed, name=args.trec_run or args.score,
         )  # fmt: skip
     show_or_json(args, result.to_dict(), result)
     limit = args.fail_above
@@ -90,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
     return 1 if above else 0
 
 
-def _read_table(args: argparse.Namespace) -> tuple[Any, Any, Any, str]:
-    """Return a table for the workers to read, or queries and scores; and the name of the scores."""
+def _read_table(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
+    """Return a function that lets workers read the table, or sends them queries and scores."""
     if args.file is None:
         raise InputError("There is nothing to audit. Name a FILE, or --run, --qrels, --group-file.")
     if args.qrels:
@@ -100,11 +95,11 @@ def _read_table(args: argparse.Namespace) -> tuple[Any, Any, Any, str]:
     table = options.open_table(args, lazy=lazy)
     options.require_roles(table, args, ("label", "query", "group", "score"))
     if lazy:
-        return table, None, None, args.score
-    return None, options.read_queries(table, args), table[args.score], args.score
+        return partial(read_by_workers, table.path, args)
+    return partial(on_workers, options.read_queries(table, args), scores=table[args.score])
 
 
-def _read_run(args: argparse.Namespace) -> tuple[Any, Any, Any, str]:
+def _read_run(args: argparse.Namespace) -> Callable[..., dict[str, Any]]:
     columns = [args.file, args.label, args.query, args.score, args.quantile_groups]
     if any(column is not None for column in (*columns, *args.group)):
         raise InputError("--run cannot be combined with a FILE or with column names.")
@@ -114,12 +109,11 @@ def _read_run(args: argparse.Namespace) -> tuple[Any, Any, Any, str]:
         args.trec_run, args.qrels, args.group_file,
         unjudged=args.unjudged, not_retrieved=args.not_retrieved,
     )  # fmt: skip
-    names = ("n_unjudged", "n_not_retrieved", "n_only_run", "n_only_qrels")
-    counts = [getattr(judged, name) for name in names]
+    counts = (judged.n_unjudged, judged.n_not_retrieved, judged.n_only_run, judged.n_only_qrels)
     if any(counts) and not args.quiet:
         note(
             f"{counts[0]:,} documents have no judgement ({args.unjudged}) and {counts[1]:,} judged "
             f"documents were not retrieved ({args.not_retrieved}). {counts[2]:,} topics of the run "
             f"and {counts[3]:,} topics of the qrels are left out because the other file lacks them."
         )
-    return None, judged.queries, judged.scores, args.trec_run
+    return partial(on_workers, judged.queries, scores=judged.scores)

@@ -6,15 +6,11 @@ import argparse
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pairity._utils.extras import import_extra
-from pairity._utils.files import as_list
 from pairity.cli.options import add, has_workers
 from pairity.exceptions import InputError
-
-if TYPE_CHECKING:
-    from pairity.data.tables import Table
 
 SENT = (
     "Workers read Parquet files themselves, from storage that all machines can see. Other tables, "
@@ -83,35 +79,21 @@ def _keep_stdout_clean(client: Any, plugin: Any) -> None:
     client.register_plugin(ToStderr(), name="pairity-stdout")
 
 
-def on_workers(client: Any, queries: Any, **columns: Any) -> dict[str, Any]:
-    """Send queries and columns to the workers, one partition each."""
+def on_workers(queries: Any, client: Any, **columns: Any) -> dict[str, Any]:
+    """Send queries and columns to the workers, one partition each, if there is a client."""
+    if client is None:
+        return {"y": queries, **columns}
+    from pairity.data.distributed.clients import n_workers
     from pairity.data.distributed.queries import spread_queries
 
-    return spread_queries(queries, _n_workers(client), **columns)
+    return spread_queries(queries, n_workers(client), **columns)
 
 
-def read_by_workers(
-    client: Any, table: Table, args: argparse.Namespace, **columns: Any
-) -> dict[str, Any]:
-    """Return columns of Parquet files as Dask collections, one partition or more per worker.
-
-    Parameters
-    ----------
-    table : Table
-        Names the file; its columns are not read.
-    **columns
-        The name or names of further columns, by the name that they get.
-    """
-    from pairity.data.distributed.parquet import read_frame
+def read_by_workers(path: str, args: argparse.Namespace, client: Any) -> dict[str, Any]:
+    """Return columns of Parquet files as Dask collections, one partition or more per worker."""
+    from pairity.data.distributed.clients import n_workers
+    from pairity.data.distributed.parquet import read_columns
 
     groups = args.group if len(args.group) > 1 else args.group[0]
-    named = {"y": args.label, "qid": args.query, "sensitive_features": groups, **columns}
-    wanted = [name for names in named.values() for name in as_list(names)]
-    frame = read_frame(table.path, args.query, columns=wanted, npartitions=_n_workers(client))
-    return {role: frame[name] for role, name in named.items()}
-
-
-def _n_workers(client: Any) -> int:
-    from pairity.data.distributed.clients import workers_of
-
-    return max(1, len(workers_of(client)))
+    names = {"y": args.label, "qid": args.query, "sensitive_features": groups, "scores": args.score}
+    return read_columns(path, names, n_workers(client))

@@ -164,10 +164,11 @@ def has_workers(args: argparse.Namespace) -> bool:
 
 def workers_read(args: argparse.Namespace) -> bool:
     """Whether Dask workers read the file themselves, so that no row comes to this process."""
-    from pairity.data.tables import is_parquet
+    from pairity.data.tables import find_kind
 
     needs_all_rows = args.group_file or args.quantile_groups
-    return has_workers(args) and not needs_all_rows and is_parquet(args.file, args.input_format)
+    reads = has_workers(args) and not needs_all_rows
+    return reads and find_kind(args.file, args.input_format) == "parquet"
 
 
 def open_table(args: argparse.Namespace, *, lazy: bool = False) -> Table:

@@ -8,15 +8,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from pairity._utils.context import value_in_block
+
 
 def show(*parts: Any) -> None:
     """Print each part on its own lines; a function is called and its result printed.
 
     On a terminal, the tables that these functions render are drawn by Rich.
     """
-    from pairity._utils.text import tables_for_console
+    from pairity._utils.text import CONSOLE
 
-    with tables_for_console(_terminal()):
+    with value_in_block(CONSOLE, _terminal()):
         for part in parts:
             print(part() if isinstance(part, Callable) else part)  # type: ignore[arg-type]
 

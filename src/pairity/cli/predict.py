@@ -13,21 +13,17 @@ by the names that the model was trained on; other columns are ignored.
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import json
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pairity
 from pairity._utils.files import atomic_write
 from pairity.cli import options
 from pairity.cli.output import note
 from pairity.exceptions import InputError
-
-if TYPE_CHECKING:
-    from pairity._utils.typing import Array
 
 
 def add_to(parser: Any) -> None:
@@ -57,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X does not have valid feature names")  # order is right
         try:
-            scores = np.asarray(model.predict(X), dtype=np.float64)
+            scores = np.asarray(model.predict(X), dtype=np.float64).tolist()
         except InputError:
             if isinstance(X, np.ndarray):
                 require_finite(X, tuple(names))  # names the column
@@ -66,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write(scores: Array, args: argparse.Namespace) -> None:
+def _write(scores: list[float], args: argparse.Namespace) -> None:
     write = _write_json if args.format == "json" else _write_csv
     if args.output is None:
         write(scores, sys.stdout)
@@ -77,12 +73,11 @@ def _write(scores: Array, args: argparse.Namespace) -> None:
         note(f"{len(scores):,} scores written to {args.output}.")
 
 
-def _write_json(scores: Array, file: Any) -> None:
-    json.dump(scores.tolist(), file, indent=2)
+def _write_json(scores: list[float], file: Any) -> None:
+    json.dump(scores, file, indent=2)
     file.write("\n")
 
 
-def _write_csv(scores: Array, file: Any) -> None:
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["score"])
-    writer.writerows([repr(float(score))] for score in scores)
+def _write_csv(scores: list[float], file: Any) -> None:
+    file.write("score\n")
+    file.writelines(f"{score!r}\n" for score in scores)

@@ -26,8 +26,7 @@ def add_to(parser: Any) -> None:
     option = partial(options.add, parser)
     option("--data DIR", "the folder of the data sets")
     option("--output DIR", "the folder to write", default="paper")
-    only = "TREC, 'Engineering Students' or MSLR; may be repeated"
-    option("--only NAME", only, action="append")
+    option("--only NAME", "TREC, 'Engineering Students' or MSLR; may be repeated", action="append")
     attribute = "whether the protected attribute is among the features"
     option("--attribute", attribute, choices=("with", "without", "both"), default="both")
     option("--seeds N", "splits (default: 20; MSLR 5)", type=int)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pairity
-from pairity._utils.files import atomic_write, require_output_file
+from pairity._utils.files import require_output_file, write_file
 from pairity.cli import options
 from pairity.cli.distributed import add_cluster, cluster
 from pairity.cli.output import note, print_json, show
@@ -72,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
     from pairity.audits.audit import name_constraints
     from pairity.comparisons.catalogue import make_methods
+    from pairity.comparisons.plots import save_plot
 
     measured = tuple(dict.fromkeys([args.constraint, *args.measure]))
     name_constraints(measured)  # report mistakes before a long file is read
@@ -93,7 +94,10 @@ def run(args: argparse.Namespace) -> int:
             progress=options.progress_setting(args),
         )
     choice = frontier.pick(args.constraint, _EPSILON if args.epsilon is None else args.epsilon)
-    _write(frontier, args)
+    if args.output is not None:
+        write_file(Path(args.output, "frontier.json"), frontier.to_json().encode())
+    if args.plot is not None:
+        save_plot(frontier.plot(), Path(args.plot))
     if args.report is not None:
         _write_report(frontier, choice, methods, queries, args)
     _print(frontier, choice, args)
@@ -114,16 +118,6 @@ def _require_outputs(args: argparse.Namespace) -> None:
 
         require_output_file(Path(args.report))
         library()  # raises an error that says what to install
-
-
-def _write(frontier: pairity.Frontier, args: argparse.Namespace) -> None:
-    from pairity.comparisons.plots import save_plot
-
-    if args.output is not None:
-        with atomic_write(Path(args.output, "frontier.json")) as file:
-            file.write(frontier.to_json().encode())
-    if args.plot is not None:
-        save_plot(frontier.plot(), Path(args.plot))
 
 
 def _write_report(

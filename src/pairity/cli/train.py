@@ -108,6 +108,7 @@ def run(args: argparse.Namespace) -> int:
     """Train, audit, save and print."""
     from pairity._utils.model_folder import require_output_folder
     from pairity.constraints import as_constraint
+    from pairity.reports.evidence import FILE
 
     as_constraint(args.constraint)  # report mistakes before a long file is read
     require_output_folder(args.output)
@@ -118,7 +119,11 @@ def run(args: argparse.Namespace) -> int:
         aim = {"constraint": args.constraint, "tolerance": result.fair.outcome_.tolerance}
         audits = list(result.audits.values())
         report = pairity.Report(audits, **aim) if lazy else _make_report(result, args)
-        files = _report_files(args, report)
+        files[FILE] = report.evidence.to_json().encode()
+        try:
+            files[PAGE] = report.to_html().encode()
+        except MissingExtraError as error:
+            note(f"{error} Then run: pairity report {args.output}")
     result.fair.save(args.output, also=files)
     _print(result, report, PAGE in files, args)
     return 0 if result.fair.outcome_.reached else 1
@@ -140,7 +145,7 @@ def _train(args: argparse.Namespace, lazy: bool) -> _Result:
         warnings.simplefilter("ignore", TargetNotReachedWarning)  # the outcome is printed
         queries = _read(table, args, client if lazy else None)
         train, test = queries.split(args.test, args.seed)
-        sent = None if client is None or lazy else on_workers(client, train)
+        sent = None if client is None or lazy else on_workers(train, client)
         for model in (plain, fair):
             if sent is None:
                 model.fit(train)
@@ -181,36 +186,21 @@ def _read(table: Table, args: argparse.Namespace, client: Any) -> Any:
 
 def _make_report(result: _Result, args: argparse.Namespace) -> pairity.Report:
     """Measure what the page shows."""
-    import numpy as np
-
-    queries, train, test = result.queries, result.train, result.test
-    is_test = np.isin(queries.query_ids, test.query_ids)[queries.query]
+    rows = result.queries.rows_of(result.test)
     return pairity.Report.of(
         result.plain,
         result.fair,
-        train,
-        test,
+        result.train,
+        result.test,
         shares=[(point + 1) / (args.points + 1) for point in range(args.points)],
         scores=result.scores,
         audits=result.audits,
         remedies=not args.no_remedies,
-        items=[f"row {row + 1}" for row in np.flatnonzero(is_test).tolist()],
+        items=[f"row {row + 1}" for row in rows.tolist()],
         attributes=[*args.group, *args.group_file],
         provenance={"command": args.command, "file": args.file, "seed": args.seed},
         random_state=args.seed,
     )
-
-
-def _report_files(args: argparse.Namespace, report: pairity.Report) -> dict[str, bytes]:
-    """Return the evidence and the page, by file name."""
-    from pairity.reports.evidence import FILE
-
-    files = {FILE: report.evidence.to_json().encode()}
-    try:
-        files[PAGE] = report.to_html().encode()
-    except MissingExtraError as error:
-        note(f"{error} Then run: pairity report {args.output}")
-    return files
 
 
 def _remedies(evidence: Evidence) -> list[dict[str, Any]]:

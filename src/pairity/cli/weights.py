@@ -68,20 +68,18 @@ def _training_queries(model: Any, args: argparse.Namespace) -> tuple[pairity.Que
     if args.file is None:
         raise InputError("--pairs requires the training table: add --table FILE and its roles.")
     table = options.open_table(args)
-    rows = np.arange(table.n_rows)
     X, _ = table.features(options.feature_names(model, args.model), (), ())
-    plain = options.read_queries(table, args)
+    queries = options.read_queries(table, args)
     if model._training["equal_queries"]:
-        plain = plain.with_equal_queries()
+        queries = queries.with_equal_queries()
     elif args.query_weight is not None:
-        plain = options.with_query_weights(plain, table, args.query_weight)
-    queries = plain.with_features(X, raw=True)
+        queries = options.with_query_weights(queries, table, args.query_weight)
+    queries = queries.with_features(X, raw=True)
     if queries.digest() == model.training_digest_:
-        return queries, rows
+        return queries, np.arange(queries.n_items)
     train, _ = queries.split(args.test, args.seed)
     if train.digest() == model.training_digest_:
-        numbered, _ = plain.with_features(rows[:, None]).split(args.test, args.seed)
-        return train, np.asarray(numbered.X[:, 0], dtype=np.int64)
+        return train, queries.rows_of(train)
     raise InputError(
         f"The model in {args.model} was not trained on {args.file} with these roles and this "
         f"split (--test {args.test:g} --seed {args.seed}): the digest of its training data is "

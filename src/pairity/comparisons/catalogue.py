@@ -112,11 +112,7 @@ METHODS: dict[str, Entry] = {
         _item_weights,
         "tolerance",
         (0.0, 0.01, 0.02, 0.05, 0.1, 0.2),
-        {
-            "eta": [1.0],
-            "max_rounds": [50, 60, 70, 80, 90, 100],
-            "tolerance": [0.01, 0.05],
-        },
+        {"eta": [1.0], "max_rounds": [50, 60, 70, 80, 90, 100], "tolerance": [0.01, 0.05]},
         tuple({"tolerance": tolerance} for tolerance in _LIMITS),
     ),
     "exposure lp": Entry(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pairity._utils.files import atomic_write
+from pairity._utils.files import FilePath, write_file
 from pairity._utils.json_codec import Entry, Place, parse_document
 from pairity._utils.progress import Progress, Show
 from pairity.baselines.methods import Method, Rankings, Scorer
@@ -46,7 +45,7 @@ class RunOptions:
     """
 
     n_jobs: int | None = None
-    directory: str | os.PathLike[str] | None = None
+    directory: FilePath | None = None
     progress: Show = "auto"
     confidence: float = 0.95
     n_resamples: int = 1000
@@ -159,7 +158,7 @@ def run_jobs(
     order: list[tuple[Any, int]] = []
     runs: dict[tuple[Any, int], Run] = {}
     directory = options.directory
-    store = None if directory is None else Store.create(directory, data, measuring)
+    store = None if directory is None else Store(directory, data, measuring)
     with Progress(n_jobs_total, description, options.progress) as bar:
 
         def finish(run: Run) -> None:
@@ -206,34 +205,28 @@ def _execute(jobs: Iterator[Job], measuring: Measuring, n_jobs: int | None) -> I
 # --- storing -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class Store:
     """Finished runs in a directory, one JSON file for each, written completely or not at all.
 
+    Runs about other data or measures are not found.
+
     Attributes
     ----------
-    directory : Path
+    directory : Path, which is made
     about : dict of plain values
-        What all runs share: the digests of the data and how they are measured. Runs about other
-        data or measures are not found.
+        What all runs share: the digests of the data and how they are measured.
     """
 
-    directory: Path
-    about: dict[str, Any]
-
-    @classmethod
-    def create(
-        cls, directory: str | os.PathLike[str], data: Mapping[str, Any], measuring: Measuring
-    ) -> Store:
-        """Return the store of runs on these data, and make its directory."""
-        path = Path(directory)
+    def __init__(self, directory: FilePath, data: Mapping[str, Any], measuring: Measuring) -> None:
+        self.directory = Path(directory)
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            self.directory.mkdir(parents=True, exist_ok=True)
         except FileExistsError as error:
-            raise InputError(f"{path} is a file. Pass a directory for the runs.") from error
+            message = f"{self.directory} is a file. Pass a directory for the runs."
+            raise InputError(message) from error
         digests = {name: v.digest() for name, v in data.items() if isinstance(v, Queries)}
         constraints = {name: repr(c) for name, c in measuring.constraints.items()}
-        return cls(path, {**data, **digests, **vars(measuring), "constraints": constraints})
+        self.about = {**data, **digests, **vars(measuring), "constraints": constraints}
 
     def path(self, run: Run) -> Path:
         """Return the file of the run, whether it is stored or not."""
@@ -264,8 +257,7 @@ class Store:
     def write(self, run: Run) -> None:
         """Store a finished run."""
         content = {"format": FORMAT, "key": self._key(run), "run": run.to_dict()}
-        with atomic_write(self.path(run)) as file:
-            file.write(json.dumps(content, allow_nan=False).encode())
+        write_file(self.path(run), json.dumps(content, allow_nan=False).encode())
 
     def _key(self, run: Run) -> dict[str, Any]:
         return {

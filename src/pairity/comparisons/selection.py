@@ -137,16 +137,12 @@ def _bounds(points: Sequence[Point], constraint: str, rule: Rule) -> list[tuple[
             excess |= dict.fromkeys(keys, largest)
     bounds = []
     for point in points:
-        level = _expanded(rule.confidence, point.validation[constraint].n_queries)
+        # The percentile that covers with this confidence if n queries are resampled.
+        n = max(point.validation[constraint].n_queries, 2)
+        level = float(stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf(rule.confidence, n - 1)))
         of_runs = [
             run.validation[constraint].value + float(np.nanquantile(excess[id(run)], level))
             for run in point.runs
         ]
         bounds.append((point, float(np.mean(of_runs))))
     return bounds
-
-
-def _expanded(confidence: float, n_queries: int) -> float:
-    """Return the percentile that covers with this confidence if n queries are resampled."""
-    n = max(n_queries, 2)
-    return float(stats.norm.cdf(sqrt(n / (n - 1)) * stats.t.ppf(confidence, n - 1)))

@@ -170,8 +170,7 @@ def tune(
         method = _make(make, settings)
         trials.setdefault(Run.of(method, 0).key, (settings, method))
     queries = sweeps.as_queries(train, "train")
-    methods = [method for _, method in trials.values()]
-    jobs, data = _jobs(methods, queries, cv, int(random_state))
+    jobs, data = _jobs([method for _, method in trials.values()], queries, cv, int(random_state))
     runs = run_jobs(jobs, len(jobs), measuring, {"train": queries, **data}, settled, "Tuning")
     frontier = sweeps.make_frontier(runs, measuring)
     choice = frontier.choose(frontier.constraints[0], rule)

@@ -7,7 +7,6 @@ from typing import Any, NoReturn
 import narwhals as nw
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from pairity._utils.typing import Array
 from pairity._utils.validation import show
@@ -87,10 +86,10 @@ def feature_types(X: Any, features: Any) -> str | list[str]:
     return f"sparse {dtype}" if sp.issparse(X) else str(dtype)
 
 
-def take_rows(X: Any, rows: NDArray[np.int64]) -> Any:
-    """Some rows of a feature matrix or table, as the same kind of object."""
-    if isinstance(X, (np.ndarray, sp.csr_array)):
-        return X[rows]
+def take_rows(X: Any, rows: Any) -> Any:
+    """Some rows of a column, matrix or table, as the same kind of object; None for None."""
+    if X is None or isinstance(X, (np.ndarray, sp.csr_array)):
+        return None if X is None else X[rows]
     if isinstance(X, ParquetFeatures):
         return X.take(rows)
     return nw.from_native(X, eager_only=True)[rows].to_native()

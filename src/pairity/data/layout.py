@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pairity._utils.typing import Array
+
+if TYPE_CHECKING:
+    from pairity.data.queries import Queries
 
 _SORTED_AT_ONCE = 250_000  # rows, which bounds the memory that sorting needs beside the result
 
@@ -84,16 +87,11 @@ class Layout(NamedTuple):
         )
 
 
-def lay_out(
-    y: Array,
-    query: NDArray[np.int64],
-    group: NDArray[np.int32],
-    item_weight: Array | None,
-    n_queries: int,
-) -> Layout:
-    """The layout of items with these labels, query numbers, group codes and weights."""
+def lay_out(queries: Queries) -> Layout:
+    """The layout of the items of some queries."""
+    y, query, group, item_weight = queries.y, queries.query, queries.group, queries.item_weight
     n_items = len(y)
-    sizes = np.bincount(query, minlength=n_queries)
+    sizes = np.bincount(query, minlength=queries.n_queries)
     bounds = np.r_[0, np.cumsum(sizes)].astype(np.int64)
     order = np.arange(n_items)
     if not (query[1:] >= query[:-1]).all():

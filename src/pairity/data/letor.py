@@ -189,8 +189,7 @@ def read_letor_arrays(
         raise InputError(f"{_joined(files)} has no features in any of its {table.n_rows} rows.")
     X = matrix.finish(table.n_rows, width, base)
     qid = np.concatenate(table.qids) if table.has_qid else None
-    n_rows = np.diff(ends, prepend=0).tolist()
-    return LetorArrays(X, np.concatenate(table.labels), qid, n_rows)
+    return LetorArrays(X, np.concatenate(table.labels), qid, np.diff(ends, prepend=0).tolist())
 
 
 @dataclass(eq=False)

@@ -13,25 +13,15 @@ import numpy as np
 
 from pairity._utils.files import as_list
 from pairity._utils.validation import show
+from pairity.data import parquet_features
 from pairity.data.columns import Column
-from pairity.data.parquet_features import (
-    ParquetFeatures,
-    Paths,
-    describe_file,
-    import_arrow,
-    is_numeric,
-    is_text,
-    list_files,
-    memory_for_reading,
-    plain_type,
-    to_column,
-)
+from pairity.data.parquet_features import ParquetFeatures, Paths, is_numeric, is_text, plain_type
 from pairity.data.queries import Queries
 from pairity.data.query_columns import encode_queries, query_runs
 from pairity.exceptions import InputError, NotNumbersError
 
 
-@memory_for_reading()
+@parquet_features.memory_for_reading()
 def read_parquet(
     paths: Paths,
     *,
@@ -131,7 +121,8 @@ class ParquetColumns(Mapping[str, Column]):
     """
 
     def __init__(self, paths: Paths) -> None:
-        self.files, self.schemas = zip(*map(describe_file, list_files(paths)), strict=True)
+        files = parquet_features.list_files(paths)
+        self.files, self.schemas = zip(*map(parquet_features.describe_file, files), strict=True)
         self.schema, self.path = self.schemas[0], self.files[0].path
         repeated = [name for name, count in Counter(self.schema.names).items() if count > 1]
         if repeated:
@@ -165,7 +156,7 @@ class ParquetColumns(Mapping[str, Column]):
         parts: dict[str, list[Column]] = {name: [] for name in names}
         for _, group in self.row_groups(names):
             for name, column in parts.items():
-                column.append(to_column(group.column(name)))
+                column.append(parquet_features.to_column(group.column(name)))
         return {name: np.concatenate(column) for name, column in parts.items()}
 
     def row_groups(self, names: Sequence[str]) -> Iterator[tuple[int, Any]]:
@@ -193,8 +184,26 @@ class ParquetColumns(Mapping[str, Column]):
         if not self.n_rows:
             raise InputError(f"{self.path} has no rows. A table needs at least one row.")
         for file, schema in zip(self.files, self.schemas, strict=True):
-            self._require_columns(file.path, schema, names)
-            _require_numbers(file.path, schema, numbers)
+            present = set(schema.names)
+            lacking = [name for name in names if name not in present]
+            if lacking and file.path == self.path:
+                unknown = unknown_name(lacking[0], schema.names)
+                raise InputError(f"{file.path} has no column {unknown}")
+            if lacking:
+                raise InputError(
+                    f"{file.path} lacks {len(lacking)} columns that {self.path} has, such as "
+                    f"{show(lacking[0])}. Pass files with the same columns."
+                )
+            words = [name for name in numbers if not is_numeric(schema.field(name).type)]
+            if words:
+                kind = schema.field(words[0]).type
+                content = "categories" if plain_type(kind) != kind else str(kind)
+                more = f", and {len(words) - 1} more such columns" if words[1:] else ""
+                raise NotNumbersError(
+                    f"The column {show(words[0])} of {file.path} holds {content}, not numbers"
+                    f"{more}. Omit it with features=lambda name: name not in {words[:1]!r}, or "
+                    "encode it as numbers."
+                )
             for name in names:
                 kind, expected = schema.field(name).type, self.schema.field(name).type
                 if kind != expected and _family(kind) != _family(expected):
@@ -202,18 +211,6 @@ class ParquetColumns(Mapping[str, Column]):
                         f"The column {show(name)} of {file.path} holds {_family(kind)}, but "
                         f"{_family(expected)} in earlier files. Write the same type in all files."
                     )
-
-    def _require_columns(self, path: str, schema: Any, names: Sequence[str]) -> None:
-        present = set(schema.names)
-        lacking = [name for name in names if name not in present]
-        if not lacking:
-            return
-        if path != self.path:
-            raise InputError(
-                f"{path} lacks {len(lacking)} columns that {self.path} has, such as "
-                f"{show(lacking[0])}. Pass files with the same columns."
-            )
-        raise InputError(f"{path} has no column {unknown_name(lacking[0], schema.names)}")
 
 
 def _features(table: ParquetColumns, roles: list[str], features: Any) -> list[str]:
@@ -233,18 +230,6 @@ def _features(table: ParquetColumns, roles: list[str], features: Any) -> list[st
             f"{list_names(list(table))}."
         )
     return chosen
-
-
-def _require_numbers(path: str, schema: Any, names: Sequence[str]) -> None:
-    words = [name for name in names if not is_numeric(schema.field(name).type)]
-    if words:
-        kind = schema.field(words[0]).type
-        content = "categories" if plain_type(kind) != kind else str(kind)
-        more = f", and {len(words) - 1} more such columns" if words[1:] else ""
-        raise NotNumbersError(
-            f"The column {show(words[0])} of {path} holds {content}, not numbers{more}. Omit it "
-            f"with features=lambda name: name not in {words[:1]!r}, or encode it as numbers."
-        )
 
 
 def _family(kind: Any) -> str:
@@ -268,7 +253,7 @@ def list_names(names: Sequence[str]) -> str:
 
 def _runs(table: ParquetColumns, name: str) -> tuple[list[int], list[Any]]:
     """Return the first row of each query, and its id."""
-    pa = import_arrow()
+    pa = parquet_features.import_arrow()
     compute = import_module("pyarrow.compute")
     starts: list[int] = []
     ids: list[Any] = []

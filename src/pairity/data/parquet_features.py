@@ -153,20 +153,18 @@ class ParquetFeatures:
         places = [np.empty(len(self.names) * max(whole, default=0), self.dtype) for _ in range(2)]
         first = number = 0
         for file in self.files:
-            last = first + file.n_rows
-            if self.rows is None or np.ptp(np.searchsorted(self.rows, [first, last])):
-                with file.opened() as reader:
-                    for group, n_rows in enumerate(file.groups):
-                        chosen = self._chosen(first, first + n_rows)
-                        first += n_rows
-                        if not len(chosen):
-                            continue
-                        if self._fits(n_rows):
-                            yield self._whole_group(reader, group, chosen, places[number % 2])
-                            number += 1
-                        else:
-                            yield from self._paged_group(reader, group, first - n_rows)
-            first = last
+            if self.rows is not None and not len(self._chosen(first, first + file.n_rows)):
+                first += file.n_rows
+                continue
+            with file.opened() as reader:
+                for group, n_rows in enumerate(file.groups):
+                    chosen = self._chosen(first, first + n_rows)
+                    if len(chosen) and self._fits(n_rows):
+                        yield self._whole_group(reader, group, chosen, places[number % 2])
+                        number += 1
+                    elif len(chosen):
+                        yield from self._paged_group(reader, group, first)
+                    first += n_rows
 
     def _fits(self, n_rows: int) -> bool:
         """Whether a row group is small enough for a buffer."""

@@ -152,7 +152,6 @@ class Queries(Cache, Mapping[str, Any]):
         codes, groups = encode_groups(sensitive_features, n_items)
         equal = query_columns.asks_for_equal_queries(query_weight)
         by_query = None if equal else query_weight
-        weights = query_columns.read_query_weights(by_query, query, query_ids)
         return cls(
             X=features,
             y=labels,
@@ -161,7 +160,7 @@ class Queries(Cache, Mapping[str, Any]):
             group=codes,
             groups=groups,
             item_weight=query_columns.read_weights(sample_weight, "sample_weight", n_items),
-            query_weight=weights,
+            query_weight=query_columns.read_query_weights(by_query, query, query_ids),
             feature_names=names,
             feature_types=None if X is None else feature_types(X, features),
             raw=raw,
@@ -210,7 +209,7 @@ class Queries(Cache, Mapping[str, Any]):
     @cached_property
     def layout(self) -> Layout:
         """The order in which kernels walk the pairs."""
-        return lay_out(self.y, self.query, self.group, self.item_weight, self.n_queries)
+        return lay_out(self)
 
     @cached_property
     def weight_of_query(self) -> Array:
@@ -272,7 +271,7 @@ class Queries(Cache, Mapping[str, Any]):
             part,
             query=renumber[part.query],
             query_ids=self.query_ids[mask],
-            query_weight=None if self.query_weight is None else self.query_weight[mask],
+            query_weight=take_rows(self.query_weight, mask),
         )
 
     def thinned(self, every: int) -> Queries:
@@ -289,18 +288,19 @@ class Queries(Cache, Mapping[str, Any]):
         drawn = draw_queries(self.n_queries, fraction, random_state)
         return self.take(~drawn), self.take(drawn)
 
-    def training_record(self, source: Queries) -> tuple[Queries, NDArray[np.int64] | None] | None:
+    def training_record(self, source: Queries) -> tuple[Queries, NDArray[np.int64] | None]:
         """What a fitted model keeps of its training queries, which are some queries of `source`.
 
         Returns
         -------
-        These queries without features, and their rows in `source` (None if these are all rows);
-        None if the queries are on workers.
+        These queries without features, and their rows in `source` (None if these are all rows).
+        Queries on workers have no record.
         """
-        rows = None
-        if self is not source:
-            rows = np.flatnonzero(is_among(source.query_ids, self.query_ids)[source.query])
-        return replace(self, X=None), rows
+        return replace(self, X=None), None if self is source else source.rows_of(self)
+
+    def rows_of(self, part: Queries) -> NDArray[np.int64]:
+        """The rows of some of these queries, in order."""
+        return np.flatnonzero(is_among(self.query_ids, part.query_ids)[self.query])
 
     def in_memory(self) -> Queries:
         """The same queries with features in memory."""
@@ -381,7 +381,7 @@ class Queries(Cache, Mapping[str, Any]):
             self,
             query=np.argsort(order)[self.query],
             query_ids=self.query_ids[order],
-            query_weight=None if self.query_weight is None else self.query_weight[order],
+            query_weight=take_rows(self.query_weight, order),
         )
 
     def between(self, first: int, last: int) -> Queries:
@@ -390,31 +390,20 @@ class Queries(Cache, Mapping[str, Any]):
         The layout is shared, not computed again.
         """
         rows = slice(*self.layout.bounds[[first, last]].tolist())
-        part = Queries(
-            None,
-            self.y[rows],
-            self.query[rows] - first,
-            self.query_ids[first:last],
-            self.group[rows],
-            self.groups,
-            None if self.item_weight is None else self.item_weight[rows],
-            None if self.query_weight is None else self.query_weight[first:last],
-            equal_queries=self.equal_queries,
+        part = replace(
+            replace(self, X=None)._rows(rows),
+            query=self.query[rows] - first,
+            query_ids=self.query_ids[first:last],
+            query_weight=take_rows(self.query_weight, slice(first, last)),
         )
         part.__dict__["training_weight"] = self.training_weight[first:last]
         part.__dict__["n_codes"] = self.n_codes
         part.__dict__["layout"] = self.layout.between(first, last)
         return part
 
-    def _rows(self, rows: NDArray[np.int64]) -> Queries:
-        return replace(
-            self,
-            X=None if self.X is None else take_rows(self.X, rows),
-            y=self.y[rows],
-            query=self.query[rows],
-            group=self.group[rows],
-            item_weight=None if self.item_weight is None else self.item_weight[rows],
-        )
+    def _rows(self, rows: NDArray[np.int64] | slice) -> Queries:
+        by_row = ("X", "y", "query", "group", "item_weight")
+        return replace(self, **{name: take_rows(getattr(self, name), rows) for name in by_row})
 
     # --- the mapping that fit(**queries) unpacks ----------------------------------------------
 

@@ -64,9 +64,8 @@ def read_group_sizes(group: Any, qid: Any, n_rows: int) -> Any:
             f"group has {len(sizes)} queries with {sizes.sum()} rows, but there are {n_rows} rows. "
             "Pass the number of rows of each query, in the order of the rows."
         )
-    numbers = np.repeat(np.arange(len(sizes)), sizes)
     if qid is None:
-        return numbers
+        return np.repeat(np.arange(len(sizes)), sizes)
     query, ids = encode_queries(qid, n_rows)
     starts = np.cumsum(sizes) - sizes
     runs = query_runs(query, ids, "Sort the rows by query, or pass only qid.")

@@ -177,7 +177,7 @@ def read_table(
     and Arrow require pyarrow. The columns of a LETOR file are named label, qid, and after the
     numbers of its features.
     """
-    kind, file = _find_kind(path, kind), Path(path)
+    kind, file = find_kind(path, kind), Path(path)
     if kind not in set(KINDS.values()):
         known = ", ".join(dict.fromkeys(KINDS.values()))
         raise InputError(f"The format {kind!r} is unknown. Choose one of {known}.")
@@ -203,12 +203,7 @@ def read_table(
     return Table(str(file), columns)
 
 
-def is_parquet(path: str | os.PathLike[str], kind: str | None = None) -> bool:
-    """Whether `read_table` would read Parquet files."""
-    return _find_kind(path, kind) == "parquet"
-
-
-def _find_kind(path: str | os.PathLike[str], kind: str | None) -> str:
+def find_kind(path: str | os.PathLike[str], kind: str | None) -> str:
     """Return the format in which `read_table` reads; several files are always Parquet."""
     if kind in (None, "parquet") and is_set_of_files(path):
         return "parquet"
@@ -313,9 +308,8 @@ def _share_of_memory(n_bytes: int) -> float:
     with suppress(ImportError):
         import resource
 
-        for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
-            soft = resource.getrlimit(kind)[0]
-            limits += [soft] if soft > 0 else []
+        soft = (resource.getrlimit(k)[0] for k in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+        limits += [limit for limit in soft if limit > 0]
     return n_bytes / min(limits)
 
 

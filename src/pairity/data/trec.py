@@ -95,8 +95,8 @@ def read_trec(
     """
     require_choice("unjudged", unjudged, get_args(Unjudged))
     require_choice("not_retrieved", not_retrieved, get_args(NotRetrieved))
-    scored = _read_run(run)
-    judged = _read_qrels(qrels)
+    scored = _read_numbers(run, "a run", "topic Q0 document rank score tag")
+    judged = _read_numbers(qrels, "judgements", "topic iteration document judgement")
     both = [topic for topic in scored if topic in judged]
     if not both:
         raise InputError(
@@ -112,12 +112,10 @@ def read_trec(
         n_unjudged += len(run_scores.keys() - topic_labels)
         n_not_retrieved += len(topic_labels.keys() - run_scores)
         for document in {**run_scores, **topic_labels}:
-            if unjudged == "leave-out" and document not in topic_labels:
-                continue
-            if not_retrieved == "leave-out" and document not in run_scores:
-                continue
-            numbers = run_scores.get(document, last), topic_labels.get(document, 0.0)
-            rows.append((topic, document, *numbers))
+            judged_or_kept = document in topic_labels or unjudged != "leave-out"
+            if judged_or_kept and (document in run_scores or not_retrieved != "leave-out"):
+                numbers = run_scores.get(document, last), topic_labels.get(document, 0.0)
+                rows.append((topic, document, *numbers))
     if not rows:
         raise InputError(
             f"No document of {run} is judged in {qrels}, so nothing is left to audit. Pass "
@@ -160,35 +158,23 @@ def read_groups(path: FilePath) -> dict[str, str]:
     return groups
 
 
-def _read_run(path: FilePath) -> dict[str, dict[str, float]]:
-    run: dict[str, dict[str, float]] = {}
-    form = "a run has topic Q0 document rank score tag"
-    for number, words in _records(path, "a run", form, 6):
-        score = _number(words[4], path, number, "score")
-        if run.setdefault(words[0], {}).setdefault(words[2], score) is not score:
-            _refuse(path, number, f"the document {show(words[2])} is repeated in its topic")
-    return run
-
-
-def _read_qrels(path: FilePath) -> dict[str, dict[str, float]]:
-    qrels: dict[str, dict[str, float]] = {}
-    form = "qrels have topic iteration document judgement"
-    for number, words in _records(path, "judgements", form, 4):
-        label = max(_number(words[3], path, number, "judgement"), 0.0)
-        if qrels.setdefault(words[0], {}).setdefault(words[2], label) != label:
-            _refuse(path, number, f"{show(words[2])} already has another judgement")
-    return qrels
-
-
-def _records(
-    path: FilePath, content: str, form: str, length: int
-) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the words of each line, which must have `length` words."""
+def _read_numbers(path: FilePath, content: str, form: str) -> dict[str, dict[str, float]]:
+    """Read the score or judgement of each document by topic; `form` names the words of a line."""
+    by_topic: dict[str, dict[str, float]] = {}
+    is_run, names = "score" in form, form.split()
+    what, subject = ("score", "a run has") if is_run else ("judgement", "qrels have")
     for number, line in _numbered(path, content):
         words = line.split()
-        if len(words) != length:
-            _refuse(path, number, f"it has {len(words)} words, but {form}")
-        yield number, words
+        if len(words) != len(names):
+            _refuse(path, number, f"it has {len(words)} words, but {subject} {form}")
+        value = _number(words[names.index(what)], path, number, what)
+        value = value if is_run else max(value, 0.0)
+        known = by_topic.setdefault(words[0], {}).setdefault(words[2], value)
+        if is_run and known is not value:
+            _refuse(path, number, f"the document {show(words[2])} is repeated in its topic")
+        if known != value:
+            _refuse(path, number, f"{show(words[2])} already has another judgement")
+    return by_topic
 
 
 def _numbered(path: FilePath, content: str) -> Iterator[tuple[int, str]]:

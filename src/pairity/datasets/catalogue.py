@@ -69,10 +69,9 @@ class DataSet:
 
     def to_dict(self, data_home: Home = None) -> dict[str, Any]:
         """Return plain Python values, with the paths of the files."""
-        paths = {name: path and str(path) for name, path in self.places(data_home).items()}
         files = [
-            {"name": file.name, "sha256": file.sha256, "url": file.url, "path": paths[file.name]}
-            for file in self.files
+            {"name": file.name, "sha256": file.sha256, "url": file.url, "path": path and str(path)}
+            for file, path in zip(self.files, self.places(data_home).values(), strict=True)
         ]
         return {**asdict(self), "files": files}
 

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from pairity._utils.files import atomic_write, open_binary
+from pairity._utils.files import open_binary, write_file
 from pairity._utils.progress import Progress, Show
 from pairity._utils.typing import Array
 from pairity.exceptions import DownloadError, InputError
@@ -142,15 +142,18 @@ def find_data(
     folders = places(data_home)
     path = present(file, data_home)
     if path is not None:
-        wrong = _wrong_digest(_content(path), file)
-        if wrong:
+        if wrong := _wrong_digest(_content(path), file):
             raise InputError(f"{path} {wrong}. Remove it, or replace it by the original.")
         return path
     path = (target or cache_folder()) / file.folder / file.name
     if file.url is None or not download:
         raise DownloadError(_by_hand(file, folders, "was not found"))
     try:
-        _fetch(file, file.url, path, progress)
+        content = _download(file.url, file.name, progress)
+        if wrong := _wrong_digest(content, file):
+            raise OSError(f"the download {wrong}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content)
     except (OSError, http.client.HTTPException) as error:
         message = " ".join(str(error).split()) or type(error).__name__
         reason = f"could not be downloaded ({message})"
@@ -182,17 +185,6 @@ def _wrong_digest(content: bytes, file: DataFile) -> str:
     if digest == file.sha256:
         return ""
     return f"has the SHA-256 {digest} (uncompressed, {len(content):,} bytes), not {file.sha256}"
-
-
-def _fetch(file: DataFile, url: str, target: Path, progress: Show) -> None:
-    """Download a file; it is written only if its digest matches."""
-    content = _download(url, file.name, progress)
-    wrong = _wrong_digest(content, file)
-    if wrong:
-        raise OSError(f"the download {wrong}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(target) as unfinished:
-        unfinished.write(content)
 
 
 def _download(url: str, name: str, progress: Show) -> bytes:

@@ -279,8 +279,7 @@ def _cut(
 ) -> tuple[dict[int, str], list[int]]:
     """Return the part of each query, and the queries that may be truncated."""
     if version == "sample":
-        lines = read_data(SAMPLE_INDEX, data_home).decode().splitlines()
-        index = list(csv.DictReader(lines))
+        index = [*csv.DictReader(read_data(SAMPLE_INDEX, data_home).decode().splitlines())]
         cut = {int(row["qid"]): _SAMPLE_PARTS.get(row["source"], "test") for row in index}
         return cut, [int(row["qid"]) for row in index if row["complete"] == "0"]
     cut = {}

@@ -174,17 +174,21 @@ def make_biased_ranking(
     group = rng.choice(n_groups, size=n_queries * n_drawn, p=world.share)
     X = rng.normal(size=(len(group), world.n_features))
     X += np.outer(even[group], across + world.merit_gap * coef)
+    scores, bias = X @ coef, strength * favour
     if world.bias == "pairs":
-        return _biased_pairs(rng, X, coef, group, strength * favour, world.expected)
-    shape = (n_queries, n_items)
-    return _biased_scores(rng, X, coef, group, strength * favour, shape, world.noise, n_labels)
+        rows, labels = _biased_pairs(rng, scores, group, bias, world.expected)
+        X, group = X[rows], group[rows]
+    else:
+        shape = (n_queries, n_items)
+        labels = _biased_scores(rng, scores, bias[group], shape, world.noise, n_labels)
+        labels["lambda_"] = np.zeros((n_groups, n_groups))
+    return BiasedRanking(X=X, sensitive_features=_names(group, n_groups), coef=coef, **labels)
 
 
 def _biased_scores(
-    rng: Any, X: Array, coef: Array, group: NDArray[np.int64], bias: Array,
-    shape: tuple[int, int], noise: float, n_labels: int,
-) -> BiasedRanking:  # fmt: skip
-    scores = X @ coef
+    rng: Any, scores: Array, bias: Array, shape: tuple[int, int], noise: float, n_labels: int
+) -> dict[str, Any]:
+    """The labels of items with these scores and biases, and their queries."""
     size = scores.std()
     latent = scores + noise * size * rng.normal(size=len(scores))
 
@@ -192,32 +196,25 @@ def _biased_scores(
         rank = values.reshape(shape).argsort(axis=1).argsort(axis=1)
         return (rank * n_labels // shape[1]).astype(float).ravel()
 
-    return BiasedRanking(
-        X=X,
-        y=grades(latent + size * bias[group]),
-        y_unbiased=grades(latent),
-        qid=np.repeat(np.arange(shape[0]), shape[1]),
-        sensitive_features=_names(group, len(bias)),
-        coef=coef,
-        lambda_=np.zeros((len(bias), len(bias))),
-    )
+    qid = np.repeat(np.arange(shape[0]), shape[1])
+    return {"y": grades(latent + size * bias), "y_unbiased": grades(latent), "qid": qid}
 
 
 def _biased_pairs(
-    rng: Any, X: Array, coef: Array, group: NDArray[np.int64], bias: Array, expected: bool
-) -> BiasedRanking:
-    scores = (X @ coef).reshape(-1, 2)
+    rng: Any, scores: Array, group: NDArray[np.int64], bias: Array, expected: bool
+) -> tuple[NDArray[np.int64], dict[str, Any]]:
+    """The items of comparisons, and their labels, queries and weights."""
+    rows = np.arange(len(scores))
     pair = group.reshape(-1, 2)
     lambda_ = bias[None, :] - bias[:, None]  # pairs won by a favoured group get a lower weight
-    wins = expit(scores[:, 0] - scores[:, 1])
-    seen = expit(scores[:, 0] - scores[:, 1] - lambda_[pair[:, 0], pair[:, 1]])
+    lead = scores[::2] - scores[1::2]
+    wins, seen = expit(lead), expit(lead - lambda_[pair[:, 0], pair[:, 1]])
 
     def both_sides(first: Array) -> Array:
         return np.stack([first, 1.0 - first], axis=1).ravel()
 
     if expected:
-        rows = np.tile(np.arange(len(X)).reshape(-1, 2), 2).ravel()
-        X, group = X[rows], group[rows]
+        rows = np.tile(rows.reshape(-1, 2), 2).ravel()
         y = y_unbiased = np.tile([1.0, 0.0, 0.0, 1.0], len(pair))
         weights = {
             "query_weight": np.repeat(both_sides(seen), 2),
@@ -226,10 +223,8 @@ def _biased_pairs(
     else:
         draw, weights = rng.random(len(pair)), {}
         y, y_unbiased = (both_sides((draw < share).astype(float)) for share in (seen, wins))
-    return BiasedRanking(
-        X=X, y=y, y_unbiased=y_unbiased, qid=np.repeat(np.arange(len(X) // 2), 2),
-        sensitive_features=_names(group, len(bias)), coef=coef, lambda_=lambda_, **weights,
-    )  # fmt: skip
+    qid = np.repeat(np.arange(len(rows) // 2), 2)
+    return rows, {"y": y, "y_unbiased": y_unbiased, "qid": qid, "lambda_": lambda_, **weights}
 
 
 def _names(group: NDArray[np.int64], n_groups: int) -> NDArray[np.object_]:

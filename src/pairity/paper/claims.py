@@ -177,9 +177,8 @@ _SHARE_CLAIMS: dict[str, list[tuple[float, float, str]]] = {
 }
 
 
-def about_shares(data: str, entries: Sequence[Entry]) -> list[Claim]:
+def about_shares(data: str, entries: Sequence[Entry]) -> Iterator[Claim]:
     """Judge the claims about training with x · λ*, for each constraint."""
-    claims = []
     for constraint, (text, pairs) in product(CONSTRAINTS, _SHARE_CLAIMS.items()):
         by_share = {
             x: [e for e in entries if (e.constraint, float(e.settings["x"])) == (constraint, x)]
@@ -190,8 +189,7 @@ def about_shares(data: str, entries: Sequence[Entry]) -> list[Claim]:
             lowest = min(range(len(pairs)), key=lambda index: leads[index].value)
             x, z, measure = pairs[lowest]
             measured = f"{measure} at x = {x:g} above that at x = {z:g}"
-            claims.append(Claim(text, data, constraint, measured, leads[lowest], judge(*leads)))
-    return claims
+            yield Claim(text, data, constraint, measured, leads[lowest], judge(*leads))
 
 
 def count_verdicts(claims: Sequence[Claim]) -> dict[str, dict[Verdict, int]]:

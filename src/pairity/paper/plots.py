@@ -8,10 +8,9 @@ from typing import Any
 
 from pairity.comparisons.plots import STYLES, error_bars, import_matplotlib, save_plot
 from pairity.paper.claims import level_over_seeds
-from pairity.paper.pages import READS_GROUPS
-from pairity.paper.protocol import BASELINES, CONSTRAINTS, REWEIGHTED, SHARES, Entry, Setting
+from pairity.paper.protocol import COMPARED, CONSTRAINTS, READS_GROUPS, SHARES, Entry, Setting
 
-_METHODS = (REWEIGHTED, *BASELINES)
+_METHODS = (COMPARED[-1], *COMPARED[:-1])  # pairity's method has the first style
 
 
 def draw_all(

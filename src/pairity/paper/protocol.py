@@ -38,6 +38,7 @@ CONSTRAINTS = tuple(CATALOGUE)
 BASELINES = ("plain", "item weights", "exposure lp", "lagrangian")
 REWEIGHTED = "reweighted"
 COMPARED = (*BASELINES, REWEIGHTED)  # the five methods of the paper
+READS_GROUPS = "exposure lp"
 PLAIN_UPDATE = "reweighted, plain update"
 ADAM = ("plain, Adam", "reweighted, Adam")
 TUNED = (*COMPARED, PLAIN_UPDATE, *ADAM)

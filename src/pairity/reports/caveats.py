@@ -103,8 +103,7 @@ def _uncertainty(evidence: Evidence, after: Candidate) -> Iterator[str]:
     if not isfinite(estimate.low):
         yield "The disparity has no interval, so its variation between samples is unknown."
         return
-    beside = violation(after, evidence.constraint)
-    value = f"{beside} on {estimate.n_queries:,} held-out queries"
+    value = f"{violation(after, evidence.constraint)} on {estimate.n_queries:,} held-out queries"
     if estimate.high - estimate.low > WIDE_INTERVAL:
         yield f"The interval of the disparity is wide: {value}."
     if estimate.value < estimate.low:

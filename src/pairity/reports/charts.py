@@ -141,10 +141,9 @@ def _frontier_rows(evidence: Evidence) -> list[dict[str, Any]]:
         row["disparity"] = violation(candidate, evidence.constraint)
         row["accuracy"] = with_interval(auc)
         for axis, estimate in (("x", gap), ("y", auc)):
-            row[axis] = estimate.value
-            known = not isnan(estimate.low)
-            row[f"{axis}_low"] = estimate.low if known else estimate.value
-            row[f"{axis}_high"] = estimate.high if known else estimate.value
+            value, low, high = estimate.value, estimate.low, estimate.high
+            low, high = (value, value) if isnan(low) else (low, high)
+            row |= {axis: value, f"{axis}_low": low, f"{axis}_high": high}
         rows.append(row)
     return rows
 

@@ -6,7 +6,7 @@ Everything that a report shows is measured here, once; `pairity.reports.report` 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -19,7 +19,7 @@ from pairity.audits.estimates import groups_of_largest_gap
 from pairity.baselines.methods import Method, Rankings
 from pairity.comparisons.frontiers import Frontier
 from pairity.comparisons.runs import Point, run_label
-from pairity.constraints import CATALOGUE, Constraint, as_constraint
+from pairity.constraints import CATALOGUE, as_constraint
 from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError, PairityWarning
@@ -137,19 +137,20 @@ def collect(
     if model is not None and scored[after].weights is None:
         scored[after] = replace(scored[after], weights=model.pair_weights_)
     constraint = as_constraint(chosen.constraint)
-    label, constraints = _constraints(constraint)
+    label = next(iter(name_constraints(constraint)))
+    audited = list({**{name: name for name in CATALOGUE}, label: constraint}.values())
     observer = Observer(queries, constraint, label, scored[before].scores, **chosen.sampling)
     queries_shown, rankings = _rankings(observer, scored, chosen.items)
     candidates = []
     for name, ranker in scored.items():
         result = (audits or {}).get(name) or audit(
-            queries, ranker.scores, constraints=constraints, name=name, **chosen.sampling
+            queries, ranker.scores, constraints=audited, name=name, **chosen.sampling
         )
         candidate = Candidate(
             name=name,
             method=ranker.method or name,
             needs_group=ranker.needs_group,
-            changes=() if name == before else observer.changes(ranker.scores),
+            changes=() if name == before else tuple(observer.changes(ranker.scores)),
             weights=None if ranker.weights is None else _table(ranker.weights.table),
             mirrored=None if ranker.weights is None else _table(ranker.weights.mirrored),
             positions=_table(observations.position_shares(queries, ranker.scores)),
@@ -420,24 +421,21 @@ def _along_path(
 
 def _frontier_candidates(
     frontier: Frontier | None, label: str, known: Collection[str] = ()
-) -> list[Candidate]:
+) -> Iterator[Candidate]:
     """The other points of a sweep, as candidates with estimates only."""
     if frontier is None:
-        return []
+        return
     if label not in frontier.constraints:
         raise InputError(
             f"The report is about the violation {label!r}, but the sweep measured "
             f"{', '.join(map(repr, frontier.constraints))}. Add it to the sweep's constraints."
         )
-    candidates = []
     for point in frontier.points:
         name, estimates = _point_name(frontier, point), point.test or point.validation
         if name not in known and estimates:
             mean = f", the mean of {len(point.runs)} seeds" if len(point.runs) > 1 else ""
             values, note = tuple(estimates.values()), f"From a sweep{mean}."
-            candidate = Candidate(name, point.method, point.needs_group, values, note=note)
-            candidates.append(candidate)
-    return candidates
+            yield Candidate(name, point.method, point.needs_group, values, note=note)
 
 
 def _point_name(frontier: Frontier, point: Point) -> str:
@@ -453,12 +451,6 @@ def _audited(result: Audit, label: str) -> dict[str, Any]:
     kept = [e for e in result.estimates if not e.measure.startswith(_NOT_SHOWN)]
     shown = tuple(e for e in kept if not e.measure.startswith("gap") or e.constraint == label)
     return {"estimates": tuple(main), "audit": replace(result, estimates=shown)}
-
-
-def _constraints(chosen: Constraint) -> tuple[str, list[Any]]:
-    """The name of the chosen constraint, and all constraints that are audited."""
-    label = next(iter(name_constraints(chosen)))
-    return label, list({**{name: name for name in CATALOGUE}, label: chosen}.values())
 
 
 def _table(rows: Iterable[Any]) -> Table:

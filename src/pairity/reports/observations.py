@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib import metadata
@@ -18,7 +18,7 @@ from pairity.constraints import Constraint, Contrasts, PairwiseConstraint
 from pairity.data.columns import require_length
 from pairity.data.queries import Queries
 from pairity.metrics.positions import Positions, ratio, sums
-from pairity.pairs.cells import cell_counts, cell_sums
+from pairity.pairs.cells import query_auc, terms_of_queries
 from pairity.reports.evidence import HELD_OUT, Change, Item, RecordedRound, ShownQuery
 from pairity.reweighting.fair_ranker import FairRanker
 
@@ -27,7 +27,6 @@ TOP = 10
 POSITIONS = 20
 SHOWN_QUERIES = 20
 BINS = tuple(np.linspace(-1.0, 1.0, 22).round(10).tolist())
-_QUERIES_AT_ONCE = 64  # whose gaps are computed in one matrix product
 
 
 class Observer:
@@ -60,17 +59,15 @@ class Observer:
 
     def _statistics(self, scores: Array) -> dict[str, Statistics]:
         queries, weight = self.queries, self.queries.weight_of_query
-        concordant = cell_sums(queries, scores).sum(axis=(1, 2))
-        auc = Measure("auc", ratio(concordant, cell_counts(queries).sum(axis=(1, 2))))
+        auc = Measure("auc", query_auc(queries, scores))
         parts = estimates.parts_of([auc], [self.constraint], queries, scores, self.support)
         draws = estimates.resampled_weights(weight, **self.sampling)
         totals, named = estimates.sum_parts(parts, weight, draws), {self.label: self.constraint}
         utility, violation = estimates.estimate_all([("auc", ())], named, queries.groups, totals)
         return {"violation": violation, "auc": utility}
 
-    def changes(self, scores: Array) -> tuple[Change, ...]:
+    def changes(self, scores: Array) -> Iterator[Change]:
         """The changes of violation and AUC; both rankers are measured on the same resamples."""
-        changes = []
         for name, new in self._statistics(scores).items():
             differences = new.values[:, 0] - self.statistics[name].values[:, 0]
             change, resampled = Change(name, float(differences[0])), differences[1:]
@@ -79,22 +76,18 @@ class Observer:
                 ends = [0.5 - self.confidence / 2, 0.5 + self.confidence / 2]
                 low, high = np.quantile(resampled, ends).tolist()
                 change = replace(change, low=low, high=high, lower=float(np.mean(resampled < 0.0)))
-            changes.append(change)
-        return tuple(changes)
+            yield change
 
     def gaps(self, scores: Array) -> Array:
         """The signed gap of each query, between the groups of the first ranker's largest gap."""
         queries, constraint = self.queries, self.constraint
         if not isinstance(constraint, PairwiseConstraint) or self.widest < 0:
             return np.full(queries.n_queries, NAN)
-        sums, counts = constraint.sums(queries, scores), constraint.counts(queries)
-        gaps = []
-        for begin in range(0, queries.n_queries, _QUERIES_AT_ONCE):
-            part = slice(begin, begin + _QUERIES_AT_ONCE)
-            totals = constraint.totals_of(sums[part], counts[part], np.eye(len(sums[part])))
-            delta = constraint.from_totals(totals, queries.groups)
-            gaps.append(self.sign * self.contrasts.gaps(delta)[:, self.widest])
-        return np.concatenate(gaps)
+        sums = constraint.entries(constraint.sums(queries, scores))
+        counts = constraint.entries(constraint.counts(queries))
+        terms = terms_of_queries(sums, counts, constraint.average)
+        delta = constraint.from_totals(np.stack(terms, axis=-2), queries.groups)
+        return np.asarray(self.sign * self.contrasts.gaps(delta)[:, self.widest])
 
     def histogram(self, scores: Array) -> tuple[int, ...]:
         """Numbers of queries by their signed gap."""
@@ -113,11 +106,9 @@ def position_shares(queries: Queries, scores: Array) -> Array:
     weight = queries.weight_of_query[queries.query[ranks.order]][use]
     position = ranks.rank[use] - 1
     total = sums(position, weight, last)
-    shares = []
-    for k in range(queries.n_groups):
-        member = ranks.share((queries.group == k)[ranks.order])[ranks.order]
-        shares.append(ratio(sums(position, weight * member[use], last), total))
-    return np.array(shares)
+    members = (queries.group[ranks.order] == k for k in range(queries.n_groups))
+    held = (weight * ranks.share(member)[ranks.order][use] for member in members)
+    return np.array([ratio(sums(position, values, last), total) for values in held])
 
 
 # --- example rankings ----------------------------------------------------------------------------

@@ -85,6 +85,11 @@ def workers_of(client: Any) -> dict[str, Any]:
     return dict(info["workers"])
 
 
+def n_workers(client: Any) -> int:
+    """The number of workers, at least 1."""
+    return max(1, len(workers_of(client)))
+
+
 def lost_client(client: Any) -> TrainingError:
     """The error to raise if the scheduler is gone."""
     address = getattr(getattr(client, "scheduler", None), "address", None)

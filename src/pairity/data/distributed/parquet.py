@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pairity._utils.files import as_list
-from pairity.data.distributed.clients import using_client, worker_address, workers_of
+from pairity.data.distributed.clients import n_workers, using_client, worker_address
 from pairity.data.distributed.queries import DaskQueries
 from pairity.data.parquet import ParquetColumns
 from pairity.data.parquet_features import Paths, import_arrow, open_parquet, plain_type
@@ -46,13 +46,17 @@ def read_queries(client: Any, paths: Paths, names: Mapping[str, Any]) -> DaskQue
     ----------
     names : mapping from an argument of `Queries.from_arrays` to the name or names of its columns
     """
+    with using_client(client), client.as_current():
+        columns = read_columns(paths, names, _PER_WORKER * n_workers(client))
+        return DaskQueries.from_collections(client, raw=True, **columns)
+
+
+def read_columns(paths: Paths, names: Mapping[str, Any], n_partitions: int) -> dict[str, Any]:
+    """The columns that `read_queries` names, as Dask collections; see `read_frame`."""
     roles = {role: columns for role, columns in names.items() if columns}
     wanted = [name for columns in roles.values() for name in as_list(columns)]
-    with using_client(client), client.as_current():
-        n_partitions = _PER_WORKER * max(1, len(workers_of(client)))
-        frame = read_frame(paths, names["qid"], columns=wanted, npartitions=n_partitions)
-        columns = {role: frame[columns] for role, columns in roles.items()}
-        return DaskQueries.from_collections(client, raw=True, **columns)
+    frame = read_frame(paths, names["qid"], columns=wanted, npartitions=n_partitions)
+    return {role: frame[columns] for role, columns in roles.items()}
 
 
 def read_frame(

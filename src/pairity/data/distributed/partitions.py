@@ -255,9 +255,11 @@ def labels_of_cut(cut: NDArray[np.uint64], piece: Piece) -> dict[int, tuple[Any,
 
 
 def refuse_cut(
-    n_cut: int, n_queries: int, n_pairs: int, parts: Sequence[dict[int, tuple[Any, list[float]]]]
+    n_cut: int, summaries: Sequence[Summary], parts: Sequence[dict[int, tuple[Any, list[float]]]]
 ) -> None:
     """Refuse queries that are cut, with the number of pairs that would be lost."""
+    n_queries = sum(summary.n_queries for summary in summaries) - n_cut
+    n_pairs = sum(summary.n_pairs for summary in summaries)
     labels: dict[int, list[float]] = {}
     for part in parts:
         for key, (_, own) in part.items():

@@ -113,13 +113,19 @@ class DaskQueries(Cache):
             partitions.require_alike(summaries)
             distinct = client.gather(client.map(attrgetter("distinct"), read))
             found = partitions.common_groups(distinct)
-            _refuse_cut(client, read, summaries)
+            present = [number for number, summary in enumerate(summaries) if summary is not None]
+            known = [summaries[number] for number in present]
+            if partitions.may_be_cut(known):  # queries whose rows are on several partitions
+                hashes = client.map(partitions.id_hashes, read)
+                cut = client.submit(partitions.repeated, hashes).result()
+                if len(cut):
+                    labels = client.gather(client.map(partial(partitions.labels_of_cut, cut), read))
+                    partitions.refuse_cut(len(cut), known, labels)
             content = digest_of_parts(client.gather(client.map(partitions.piece_digest, read)))
-        present = [number for number, summary in enumerate(summaries) if summary is not None]
         queries = cls(
             client=client,
             groups=found if groups is None else groups,
-            summaries=[summaries[number] for number in present],
+            summaries=known,
             pieces=[delayed[number] for number in present],
             content=content,
             feature_types=_feature_types(columns.get("X")),
@@ -177,12 +183,10 @@ class DaskQueries(Cache):
         """Every `every`-th query, numbered from partition to partition."""
         if every == 1:
             return self
-        first = np.cumsum([0, *(summary.n_queries for summary in self.summaries)])
-        numbers = [
-            np.concatenate([np.arange(first[piece], first[piece + 1]) for piece in span])
-            for span in self.spans
-        ]
-        return self._take([share % every == 0 for share in numbers], f"every {every}")
+        ends = np.cumsum([summary.n_queries for summary in self.summaries])
+        chosen = np.split(np.arange(self.n_queries) % every == 0, ends[:-1])
+        masks = [np.concatenate([chosen[piece] for piece in span]) for span in self.spans]
+        return self._take(masks, f"every {every}")
 
     def split(self, fraction: float, random_state: Any = None) -> tuple[DaskQueries, DaskQueries]:
         """The split of `Queries.split`, with the same queries: it depends on the order of ids only.
@@ -340,21 +344,6 @@ def _wait(client: Any, futures: Any) -> None:
         wait(futures)
 
 
-def _refuse_cut(client: Any, read: list[Any], summaries: list[Summary | None]) -> None:
-    """Refuse queries whose rows are on several partitions."""
-    present = [summary for summary in summaries if summary is not None]
-    if not partitions.may_be_cut(present):
-        return
-    cut = client.submit(partitions.repeated, client.map(partitions.id_hashes, read)).result()
-    if len(cut):
-        partitions.refuse_cut(
-            len(cut),
-            sum(summary.n_queries for summary in present) - len(cut),
-            sum(summary.n_pairs for summary in present),
-            client.gather(client.map(partial(partitions.labels_of_cut, cut), read)),
-        )
-
-
 def _feature_types(X: Any) -> str | list[str] | None:
     if X is None:
         return None
@@ -409,29 +398,20 @@ def spread_queries(queries: Queries, n_partitions: int, **columns: Any) -> dict[
     cuts = bounds[np.linspace(0, queries.n_queries, n_partitions + 1).astype(int)]
     parts = [slice(first, last) for first, last in pairwise(cuts.tolist())]
 
-    def array(values: Any) -> Any:
+    def collection(values: Any) -> Any:
+        if isinstance(values, str):  # query_weight="equal"
+            return values
         blocks = [values[part] for part in parts]
         delayed = [da.from_delayed(dask.delayed(b), b.shape, dtype=values.dtype) for b in blocks]
         return da.concatenate(delayed)
 
-    names = pd.CategoricalDtype(list(queries.groups))
-    codes = np.where(ordered.group < queries.n_groups, ordered.group, -1)
-    groups = [pd.Series(pd.Categorical.from_codes(codes[part], dtype=names)) for part in parts]
-    weight = ordered.query_weight
-    values = {
-        "X": ordered.X,
-        "y": ordered.y,
-        "qid": ordered.query,
-        "sample_weight": ordered.item_weight,
-        "query_weight": None if weight is None else weight[ordered.query],
-        **{name: np.asarray(column)[rows] for name, column in columns.items()},
-    }
+    further = {name: np.asarray(column)[rows] for name, column in columns.items()}
+    values = {**ordered, "qid": ordered.query, **further}
+    names, kind = values.pop("sensitive_features"), pd.CategoricalDtype(list(queries.groups))
+    groups = [dask.delayed(pd.Series(names[part], dtype=kind)) for part in parts]
     return {
-        "sensitive_features": dd.from_delayed(
-            [dask.delayed(group) for group in groups], meta=groups[0].iloc[:0]
-        ),
-        **{name: array(column) for name, column in values.items() if column is not None},
-        **({"query_weight": "equal"} if queries.equal_queries else {}),
+        "sensitive_features": dd.from_delayed(groups, meta=pd.Series([], dtype=kind)),
+        **{name: collection(column) for name, column in values.items() if column is not None},
     }
 
 
