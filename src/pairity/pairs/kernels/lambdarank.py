@@ -434,9 +434,7 @@ def lambdarank(
     """
     size = max(layout.longest + LANES, APART)
     ranked = _empty_ranked(size)
-    s, a, gain, discount, g, h = (
-        ranked.s, ranked.a, ranked.gain, ranked.discount, ranked.g, ranked.h
-    )  # fmt: skip
+    s, a, z, gain, discount, _, g, h, count = ranked
     top = Top(np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64), _empty_ranked(size))
     delta, force, curve = np.empty(size), np.empty(size), np.empty(size)
     rank, target = np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int64)
@@ -469,9 +467,7 @@ def lambdarank(
         edge, reach, share, edge_score = -1, 0.0, 0.0, np.inf
         if tied:
             edge, reach, share = _share_positions(n, k, rank, discounts, target, mean, block_even)
-            m = _merge_tied(
-                items, s, gain, rank, top.places, top.passed, target, ranked.n_merged, merged
-            )
+            m = _merge_tied(items, s, gain, rank, top.places, top.passed, target, count, merged)
             for i in range(m):
                 discount[i] = mean[rank[i]]
                 even[i] = block_even[rank[i]]
@@ -482,7 +478,7 @@ def lambdarank(
         narrow = sigma * (highest - lowest) <= WIDEST
         for i in range(m):
             a[i] = sigma * (s[i] - middle) if narrow else 0.0
-            ranked.z[i] = s[i] if distances else 0.0
+            z[i] = s[i] if distances else 0.0
         if narrow:
             exponentials(m, a, 0.0, a, bits, scale)
         n_top = _select_top(m, k, rank, ranked, top)
