@@ -42,21 +42,20 @@ def cell_sums(
     -----
     Hard sums of long lists take O(n log n) per query, without a loop over pairs.
     """
-    layout = queries.layout
+    layout, k = queries.layout, queries.n_codes
     if not soft:
-        sums = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
+        sums = np.empty((queries.n_queries, k, k))
         run_blocks(
             counting.hard_sums, layout.bounds, layout, as_kernel_input(scores), counting.SHORT,
             pairs == "all", sums,
         )  # fmt: skip
         return sums
-    ones = np.ones((queries.n_codes, queries.n_codes))
+    if pairs == "all":
+        layout = each_pair_once(queries)  # then its mirror
+    misses = run_logistic(queries, scores, np.ones((k, k)), False, layout)[2]
     if pairs == "preference":
-        misses = run_logistic(queries, scores, ones, False)[2]
         return cell_counts(queries) - misses
-    layout = each_pair_once(queries)  # then its mirror
-    misses = run_logistic(queries, scores, ones, False, layout)[2]
-    return _count_cells(layout, queries.n_codes, False) - misses + misses.transpose(0, 2, 1)
+    return _count_cells(layout, k, False) - misses + misses.transpose(0, 2, 1)
 
 
 def each_pair_once(queries: Queries) -> Layout:
