@@ -56,8 +56,7 @@ class LinearData(ABC):
 
     def deviations(self) -> Array:
         """Return the standard deviation of each feature over weighted rows; inf if constant."""
-        deviations: Array = self.queries.cached("deviations", None, self._deviations)
-        return deviations
+        return cast(Array, self.queries.cached("deviations", None, self._deviations))
 
     @abstractmethod
     def _deviations(self) -> Array:
@@ -119,6 +118,10 @@ class _Local(LinearData):
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
         """Yield parts of the queries, their features, and their scores."""
 
+    def scores(self, coefs: Array) -> Array:
+        """Return scores for several coefficient vectors, in one pass."""
+        return times(self.queries.X, coefs.T).T
+
     def _sum(self, terms: Terms, coef: Array, *arguments: Any) -> Array:
         parts = (terms(*part, self.margin, *arguments) for part in self._parts(coef))
         return sum(parts, start=next(parts))
@@ -155,10 +158,6 @@ class InMemory(_Local):
     def _deviations(self) -> Array:
         return _as_deviations(*_moments(self.queries.X, row_weights(self.queries))[1:])
 
-    def scores(self, coefs: Array) -> Array:
-        """Return scores for several coefficient vectors."""
-        return times(self.queries.X, coefs.T).T
-
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
         """Yield all queries. Scores are cached: several sums are needed at the same `coef`."""
         if self._last is None or not np.array_equal(self._last[0], coef):
@@ -184,13 +183,6 @@ class Streamed(_Local):
 
     def _deviations(self) -> Array:
         return self._prepared[0]
-
-    def scores(self, coefs: Array) -> Array:
-        """Return scores for several coefficient vectors, in one pass."""
-        scores = np.empty((len(coefs), self.queries.n_items))
-        for rows, block in self.X.blocks():
-            scores[:, rows] = coefs @ block.T
-        return scores
 
     def sample(self, weights: Array) -> Queries:
         """Return some of the queries, or others if those have weight 0."""
