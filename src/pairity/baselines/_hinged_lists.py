@@ -7,7 +7,8 @@ import numpy as np
 from pairity._utils.threads import run_blocks
 from pairity._utils.typing import Array
 from pairity.data.queries import Queries
-from pairity.pairs.cells import cell_sums
+from pairity.metrics.positions import sums
+from pairity.pairs.cells import cell_sums, ratio
 from pairity.pairs.kernels import merging as merge_kernels
 from pairity.pairs.losses import two_hinges
 
@@ -79,12 +80,11 @@ class MergedLists:
                 return share
         shape = (queries.n_queries, 2, queries.n_codes)
         weighted, own = (
-            np.bincount(self._cell, lists.layout.weight, np.prod(shape)).reshape(shape)
+            sums(self._cell, lists.layout.weight, int(np.prod(shape))).reshape(shape)
             for lists in (queries, self._queries)
         )
-        share = np.divide(weighted, own, out=np.zeros(shape), where=own > 0)
-        self._shares.append((queries, share))
-        return share
+        self._shares.append((queries, ratio(weighted, own, otherwise=0.0)))
+        return self._shares[-1][1]
 
 
 HingedLists = ComparedLists | MergedLists

@@ -13,6 +13,7 @@ from pairity.constraints import CATALOGUE, PairwiseConstraint, as_constraint
 from pairity.data.checks import require_groups, require_preferences
 from pairity.data.queries import Queries
 from pairity.exceptions import ConstraintError, InputError
+from pairity.pairs.cells import ratio
 from pairity.rankers._linear_data import linear_data, row_weights
 from pairity.rankers._products import one_blas_thread, times, transposed_times
 
@@ -104,6 +105,5 @@ def share_weights(queries: Queries, counts: Array, average: str = "query") -> Qu
     """
     if average == "pair":
         return queries
-    shared = np.zeros_like(counts)
-    np.divide(queries.weight_of_query, counts, out=shared, where=counts > 0)
+    shared = ratio(queries.weight_of_query, counts, otherwise=0.0)
     return replace(queries, query_weight=shared, equal_queries=False)

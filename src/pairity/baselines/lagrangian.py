@@ -144,12 +144,8 @@ def lagrangian(
     settings = _Settings(
         compared, slack, n_steps, learning_rate, multiplier_rate, rank_objective, raise_slack
     )
-
-    def fit(train: Queries, random_state: int) -> LagrangianScorer:  # noqa: ARG001
-        return _fit(train, settings)
-
-    changed = changed_from(lagrangian, vars(settings))
-    return Method("lagrangian", fit, False, {"constraint": compared, "slack": slack} | changed)
+    shown = {"constraint": compared, "slack": slack} | changed_from(lagrangian, vars(settings))
+    return Method("lagrangian", lambda train, _: _fit(train, settings), False, shown)
 
 
 @dataclass(frozen=True, eq=False)

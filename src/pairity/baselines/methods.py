@@ -58,15 +58,9 @@ class Rankings:
         copy = number[queries.query]
         rows, columns = np.nonzero(copy >= 0)
         weight = queries.weight_of_query[query] * self.probability[query, ranking]
+        items = replace(queries, X=None)._rows(rows)
         repeated = replace(
-            queries,
-            X=None,
-            y=queries.y[rows],
-            query=copy[rows, columns],
-            query_ids=np.arange(len(query)),
-            group=queries.group[rows],
-            item_weight=None if queries.item_weight is None else queries.item_weight[rows],
-            query_weight=weight,
+            items, query=copy[rows, columns], query_ids=np.arange(len(query)), query_weight=weight
         )
         return repeated, self.scores[rows, columns]
 

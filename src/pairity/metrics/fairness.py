@@ -186,11 +186,7 @@ def population_share(queries: Queries) -> Array:
 
 
 def awrf(
-    queries: Queries,
-    scores: Scores,
-    *,
-    target: ArrayLike = "population",
-    discount: str = "trec",
+    queries: Queries, scores: Scores, *, target: ArrayLike = "population", discount: str = "trec"
 ) -> Array:
     r"""Attention-weighted rank fairness: how close groups' shares of attention are to a target.
 

@@ -17,6 +17,7 @@ from pairity._utils.typing import Array
 from pairity.data.columns import as_numbers
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
+from pairity.pairs.cells import ratio as ratio
 
 T = TypeVar("T")
 
@@ -122,13 +123,6 @@ def choose(table: Mapping[str, T], name: str, what: str) -> T:
 def sums(cell: NDArray[np.integer], values: ArrayLike, n_cells: int) -> Array:
     """The sum of the values in each cell."""
     return np.asarray(np.bincount(cell, values, n_cells), dtype=np.float64)
-
-
-def ratio(numerator: Array, denominator: Array) -> Array:
-    """The quotient where the denominator is positive, NaN elsewhere."""
-    result = np.full(np.broadcast_shapes(numerator.shape, denominator.shape), np.nan)
-    np.divide(numerator, denominator, out=result, where=denominator > 0)
-    return result
 
 
 def has_negative(queries: Queries) -> NDArray[np.bool_]:

@@ -21,11 +21,7 @@ HIGHEST_EXPONENT = 31  # 2^y - 1 is meant for grades; LightGBM stops at 30
 
 
 def ndcg(
-    queries: Queries,
-    scores: Scores,
-    *,
-    k: int | None = None,
-    gain: str = "exponential",
+    queries: Queries, scores: Scores, *, k: int | None = None, gain: str = "exponential"
 ) -> Array:
     r"""Discounted cumulative gain of each query, as a share of the best possible.
 

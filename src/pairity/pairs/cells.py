@@ -42,21 +42,20 @@ def cell_sums(
     -----
     Hard sums of long lists take O(n log n) per query, without a loop over pairs.
     """
-    layout = queries.layout
+    layout, k = queries.layout, queries.n_codes
     if not soft:
-        sums = np.empty((queries.n_queries, queries.n_codes, queries.n_codes))
+        sums = np.empty((queries.n_queries, k, k))
         run_blocks(
             counting.hard_sums, layout.bounds, layout, as_kernel_input(scores), counting.SHORT,
             pairs == "all", sums,
         )  # fmt: skip
         return sums
-    ones = np.ones((queries.n_codes, queries.n_codes))
+    if pairs == "all":
+        layout = each_pair_once(queries)  # then its mirror
+    misses = run_logistic(queries, scores, np.ones((k, k)), False, layout)[2]
     if pairs == "preference":
-        misses = run_logistic(queries, scores, ones, False)[2]
         return cell_counts(queries) - misses
-    layout = each_pair_once(queries)  # then its mirror
-    misses = run_logistic(queries, scores, ones, False, layout)[2]
-    return _count_cells(layout, queries.n_codes, False) - misses + misses.transpose(0, 2, 1)
+    return _count_cells(layout, k, False) - misses + misses.transpose(0, 2, 1)
 
 
 def each_pair_once(queries: Queries) -> Layout:
@@ -127,9 +126,7 @@ def terms_of_queries(sums: Array, counts: Array, average: Average) -> tuple[Arra
     """What each query adds to the numerators and denominators of means, before its weight."""
     if average == "pair":
         return sums, counts
-    present = counts > 0
-    shares = np.divide(sums, counts, out=np.zeros_like(sums), where=present)
-    return shares, present.astype(np.float64)
+    return ratio(sums, counts, otherwise=0.0), (counts > 0).astype(np.float64)
 
 
 def mean_shares(counts: Array, weight: Array, average: Average) -> Array:
@@ -137,23 +134,22 @@ def mean_shares(counts: Array, weight: Array, average: Average) -> Array:
 
     The means of many sums over the same pairs are then ``(shares * sums).sum(axis=0)``.
     """
-    present = counts > 0
-    total = weight @ np.where(present, counts if average == "pair" else 1.0, 0.0)
-    divisor = total * counts if average == "query" else np.broadcast_to(total, counts.shape)
-    shares = np.zeros_like(counts)
-    np.divide(weight[:, None], divisor, out=shares, where=present & (divisor > 0))
-    return shares
+    present = (counts > 0).astype(np.float64)
+    total = weight @ (np.maximum(counts, 0.0) if average == "pair" else present)
+    divisor = total * (counts if average == "query" else present)
+    return ratio(weight[:, None], divisor, otherwise=0.0)
 
 
 def mean_of_totals(totals: Array) -> Array:
     """Numerators divided by denominators, NaN where no query has a pair."""
-    return _ratio(totals[..., 0, :], totals[..., 1, :])
+    return ratio(totals[..., 0, :], totals[..., 1, :])
 
 
-def _ratio(numerator: Array, denominator: Array) -> Array:
-    ratio = np.full(numerator.shape, np.nan)
-    np.divide(numerator, denominator, out=ratio, where=denominator > 0)
-    return ratio
+def ratio(numerator: Array, denominator: Array, *, otherwise: float = np.nan) -> Array:
+    """The quotient where the denominator is positive, `otherwise` elsewhere."""
+    result = np.full(np.broadcast_shapes(numerator.shape, denominator.shape), otherwise)
+    np.divide(numerator, denominator, out=result, where=denominator > 0)
+    return result
 
 
 def cell_means(
@@ -203,9 +199,7 @@ def query_auc(queries: Queries, scores: Array) -> Array:
     All items count, with or without a group. For binary labels this is the area under the ROC
     curve; a tie counts one half.
     """
-    sums = cell_sums(queries, scores).sum(axis=(1, 2))
-    counts = cell_counts(queries).sum(axis=(1, 2))
-    return _ratio(sums, counts)
+    return ratio(*_sums_and_counts(queries, scores))
 
 
 def mean_auc(queries: Queries, scores: Array) -> float:
@@ -214,9 +208,13 @@ def mean_auc(queries: Queries, scores: Array) -> float:
 
 
 def _auc_totals(queries: Queries, scores: Array) -> Array:
-    tables = (cell_sums(queries, scores), cell_counts(queries))
-    sums, counts = (table.sum(axis=(1, 2))[:, None] for table in tables)
-    return totals_over_queries(sums, counts, queries.weight_of_query, "query")
+    sums, counts = _sums_and_counts(queries, scores)
+    return totals_over_queries(sums[:, None], counts[:, None], queries.weight_of_query, "query")
+
+
+def _sums_and_counts(queries: Queries, scores: Array) -> tuple[Array, Array]:
+    """Per query, the sum of the predicted labels of all preference pairs, and their number."""
+    return cell_sums(queries, scores).sum(axis=(1, 2)), cell_counts(queries).sum(axis=(1, 2))
 
 
 def pairs_by_cell(queries: Queries) -> Array:

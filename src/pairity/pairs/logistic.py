@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -150,12 +151,9 @@ def pairwise_hessian_product(
         kernels.hessian_product, layout.bounds, layout, scores, padded, queries.training_weight,
         vector, out,
     )  # fmt: skip
-    for q, part, rows in _long_lists(queries):
+    for q, rows, items in _long_lists(layout, scores, padded):
         product = np.empty(len(rows))
-        long_lists.hessian_product_long(
-            scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
-            vector[rows], product,
-        )  # fmt: skip
+        long_lists.hessian_product_long(*items, vector[rows], product)
         out[rows] = queries.training_weight[q] * product
     return out
 
@@ -176,27 +174,29 @@ def run_logistic(
         kernels.logistic, layout.bounds, layout, scores, padded, queries.training_weight,
         with_loss, gradient, hessian, cells, losses,
     )  # fmt: skip
-    for q, part, rows in _long_lists(queries):
-        first, second = np.empty(len(rows)), np.empty(len(rows))
-        loss = long_lists.logistic_long(
-            scores[rows], layout.start[part], layout.code[part], padded, layout.weight[part],
-            with_loss, first, second, cells[q],
-        )  # fmt: skip
+    for q, rows, items in _long_lists(layout, scores, padded):
+        first, second = np.empty((2, len(rows)))
+        loss = long_lists.logistic_long(*items, with_loss, first, second, cells[q])
         weight = queries.training_weight[q]
         losses[q], gradient[rows], hessian[rows] = weight * loss, weight * first, weight * second
     return gradient, hessian, cells, losses
 
 
-def _long_lists(queries: Queries) -> Iterator[tuple[int, slice, NDArray[np.int64]]]:
-    """Yield number, sorted range and rows of each list that is too long for the kernels.
+def _long_lists(
+    layout: Layout, scores: Array, padded: Array
+) -> Iterator[tuple[int, NDArray[np.int64], tuple[Array, Any, Any, Array, Array]]]:
+    """Yield number, rows and items of each list that is too long for the kernels.
 
+    The items are the first arguments of the functions in `long_lists`.
     `pairity.pairs.kernels.long_lists` takes long to compile, and is only called (and compiled) for
     such lists.
     """
-    bounds = queries.layout.bounds
+    bounds = layout.bounds
     for q in np.flatnonzero(np.diff(bounds) > kernels.LONGEST).tolist():
         part = slice(bounds[q], bounds[q + 1])
-        yield q, part, queries.layout.order[part]
+        rows = layout.order[part]
+        start, code, weight = layout.start[part], layout.code[part], layout.weight[part]
+        yield q, rows, (scores[rows], start, code, padded, weight)
 
 
 def as_kernel_input(values: Array) -> Array:

@@ -17,7 +17,7 @@ w_ij L(s_i - s_j) + w̄_ij L(s_j - s_i). Pairs with a missing group have no mirr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -198,16 +198,23 @@ def two_hinges(
     loss : float
     gradient, hessian : float64 arrays of shape (n_items,), as in `Hinge`
     """
-    layout = queries.layout
-    padded = queries.pad(table)
+    padded, losses = queries.pad(table), np.empty(queries.n_queries)
     opposite = np.zeros_like(padded) if mirrored is None else queries.pad(mirrored, fill=0.0)
-    gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
-    losses = np.empty(queries.n_queries)
-    run_blocks(
-        hinge_kernels.hinge, layout.bounds, layout, as_kernel_input(scores), hinge_kernels.SHORT,
-        padded, opposite, queries.training_weight, float(margin), gradient, hessian, losses,
+    gradient, hessian = _derivatives(
+        hinge_kernels.hinge, queries, scores, hinge_kernels.SHORT, padded, opposite,
+        queries.training_weight, float(margin), losses,
     )  # fmt: skip
     return float(losses.sum()), gradient, hessian
+
+
+def _derivatives(
+    kernel: Callable[..., None], queries: Queries, scores: Array, *arguments: Any
+) -> tuple[Array, Array]:
+    """Run a kernel over all queries; return the gradient and the Hessian that it writes."""
+    gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
+    layout, scores = queries.layout, as_kernel_input(scores)
+    run_blocks(kernel, layout.bounds, layout, scores, *arguments, gradient, hessian)
+    return gradient, hessian
 
 
 @dataclass(frozen=True)
@@ -272,16 +279,12 @@ class Sampled:
 
         Parameters and result are those of `Logistic.derivatives`; `iteration` is 0 or greater.
         """
-        layout, padded = queries.layout, queries.pad(table)
+        padded = queries.pad(table)
 
         def run(scores: Array, table: Array) -> tuple[Array, Array]:
-            gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
-            run_blocks(
-                sampled_kernels.sampled, layout.bounds, layout, as_kernel_input(scores), table,
-                queries.training_weight, int(self.n_pairs), int(self.random_state), int(iteration),
-                gradient, hessian,
-            )  # fmt: skip
-            return gradient, hessian
+            draws = int(self.n_pairs), int(self.random_state), int(iteration)
+            weights = table, queries.training_weight
+            return _derivatives(sampled_kernels.sampled, queries, scores, *weights, *draws)
 
         if padded.ndim == 2:
             return run(scores, padded)
@@ -379,19 +382,15 @@ class LambdaRank:
         Parameters and result are those of `Logistic.derivatives`. Labels must be whole numbers, 0
         or greater, that have a gain.
         """
-        padded, layout = queries.pad(table), queries.layout
+        padded, longest = queries.pad(table), queries.layout.longest
         gains = queries.cached("gains", self.gains, lambda: self._gains_for(queries))
         single = padded.ndim == 2
-        gradient, hessian = np.empty(queries.n_items), np.empty(queries.n_items)
-        run_blocks(
-            lambdarank_kernels.lambdarank, layout.bounds, layout, as_kernel_input(scores),
-            queries.y, padded if single else padded.sum(axis=0),
-            None if single else padded[1],
-            queries.training_weight, gains, 1.0 / np.log2(2.0 + np.arange(layout.longest)),
-            min(int(self.k), layout.longest), float(self.sigma), bool(self.normalise), gradient,
-            hessian,
+        return _derivatives(
+            lambdarank_kernels.lambdarank, queries, scores, queries.y,
+            padded if single else padded.sum(axis=0), None if single else padded[1],
+            queries.training_weight, gains, 1.0 / np.log2(2.0 + np.arange(longest)),
+            min(int(self.k), longest), float(self.sigma), bool(self.normalise),
         )  # fmt: skip
-        return gradient, hessian
 
     def _gains_for(self, queries: Queries) -> Array:
         labels = queries.y

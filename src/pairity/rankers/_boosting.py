@@ -158,11 +158,7 @@ class BoosterRanker(EngineRanker):
                 )
 
     def _bin_once(
-        self,
-        queries: Queries,
-        settings: Any,
-        fit_params: dict[str, Any],
-        make: Callable[[Queries, Any], Any],
+        self, queries: Queries, settings: Any, fit_params: dict[str, Any], make: Callable[..., Any]
     ) -> Binned:
         """Return the binned data of these queries, built once and cached with them.
 

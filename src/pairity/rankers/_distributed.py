@@ -11,6 +11,7 @@ hang in an engine waiting for the lost one are restarted, if they have nannies.
 from __future__ import annotations
 
 import copy
+import math
 import secrets
 import socket
 import time
@@ -163,8 +164,7 @@ def _run(queries: DaskQueries, ranker: Any, training: Training) -> Any:
 
 def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
     """Return the results of all tasks; raise an error if a worker is lost or fails."""
-    failed_at: float | None = None
-    started = time.monotonic()
+    started, deadline = time.monotonic(), math.inf
     while True:
         if client.status != "running":
             raise lost_client(client)
@@ -175,12 +175,12 @@ def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
             for task, address in zip(tasks, addresses, strict=True)
             if task.status == "pending" and address in alive
         ]
-        if failed_at is None and (lost or any(task.status in ("error", "lost") for task in tasks)):
-            failed_at = time.monotonic()
-        if not waiting or (failed_at is not None and time.monotonic() - failed_at > GRACE):
+        if lost or any(task.status in ("error", "lost") for task in tasks):
+            deadline = min(deadline, time.monotonic() + GRACE)
+        if not waiting or time.monotonic() > deadline:
             break
         time.sleep(min(0.5, 0.02 + 0.05 * (time.monotonic() - started)))
-    if failed_at is None:
+    if deadline == math.inf:
         return list(client.gather(tasks))
     _free(client, tasks, waiting, alive)
     time.sleep(0.5)  # the scheduler notices lost workers with a delay

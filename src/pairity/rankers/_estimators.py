@@ -250,16 +250,9 @@ class PairRanker(RankingEstimator):
         remember_queries(self, queries)
 
     def fit(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        qid: Any = None,
-        group: Any = None,
-        sample_weight: Any = None,
-        query_weight: Any = None,
-        **fit_params: Any,
-    ) -> Self:
+        self, X: Any, y: Any = None, *, qid: Any = None, group: Any = None,
+        sample_weight: Any = None, query_weight: Any = None, **fit_params: Any,
+    ) -> Self:  # fmt: skip
         """Fit with equal weights; arguments as in `Queries.from_arrays`, or Queries as X.
 
         With ``query_weight="equal"``, see `Queries.with_equal_queries`.

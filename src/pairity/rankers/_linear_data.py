@@ -8,7 +8,7 @@ vectors with one number per feature, so that features may be in memory (`InMemor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -25,11 +25,7 @@ from pairity.data.queries import Queries
 from pairity.exceptions import InputError
 from pairity.pairs.by_group import cell_products
 from pairity.pairs.cells import cell_counts, total_weight
-from pairity.pairs.logistic import (
-    pairwise_hessian_product,
-    pairwise_logistic,
-    subtract_margin,
-)
+from pairity.pairs.logistic import pairwise_hessian_product, pairwise_logistic, subtract_margin
 from pairity.rankers._products import one_blas_thread, row_blocks, times, transposed_times
 
 MOST_WHITENED = 1500  # features up to which a dense Cholesky factor is worth its cost
@@ -37,6 +33,9 @@ _BLOCK_ENTRIES = 100_000  # entries of a centred copy, made block by block: they
 _SAMPLE_ENTRIES = 4_000_000  # most entries of the dense part of X that curvature is estimated from
 _FEWEST_ROWS = 6000  # that curvature is estimated from, if there are as many
 _SAMPLE_ROWS = 100  # rows per feature that curvature is estimated from
+
+# Receives a part of the queries, its features and scores, the margin and further arguments.
+Terms = Callable[..., Array]
 
 
 class LinearData(ABC):
@@ -57,31 +56,42 @@ class LinearData(ABC):
 
     def deviations(self) -> Array:
         """Return the standard deviation of each feature over weighted rows; inf if constant."""
-        deviations: Array = self.queries.cached("deviations", None, self._deviations)
-        return deviations
+        return cast(Array, self.queries.cached("deviations", None, self._deviations))
 
     @abstractmethod
     def _deviations(self) -> Array:
         """Compute `deviations`."""
 
     @abstractmethod
-    def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
-        """Return the loss, summed over pairs, and its gradient in `coef`."""
+    def _sum(self, terms: Terms, coef: Array, *arguments: Any) -> Array:
+        """Return the sum of `terms` over parts of the queries, at the scores of `coef`."""
 
     @abstractmethod
+    def scores(self, coefs: Array) -> Array:
+        """Return scores of shape (n_coefs, n_items), for several coefficient vectors."""
+
+    def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
+        """Return the loss, summed over pairs, and its gradient in `coef`."""
+        both = self._sum(_loss_and_gradient, coef, weights)
+        return float(both[0]), both[1:]
+
+    def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
+        """Return the Hessian of the loss at `coef`, times a direction."""
+        return self._sum(_hessian_product, coef, weights, direction)
+
     def cell_gradients(self, coef: Array) -> Array:
         """Return the gradients of the loss of each cell, of shape (2, K, K, n_features).
 
         The first K × K are those of the observed pairs, the others those of the mirrored pairs.
         """
-
-    @abstractmethod
-    def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
-        """Return the Hessian of the loss at `coef`, times a direction."""
-
-    @abstractmethod
-    def scores(self, coefs: Array) -> Array:
-        """Return scores of shape (n_coefs, n_items), for several coefficient vectors."""
+        observed = self._sum(_cell_gradients, coef, 1.0)
+        if self.margin == 0.0:  # L(-d) = L(d) + d, and the gradient of L at equal scores is -1/2
+            zero = np.zeros_like(coef)
+            differences = self.queries.cached(
+                "differences by cell", None, lambda: -2.0 * self._sum(_cell_gradients, zero, 1.0)
+            )
+            return np.stack([observed, observed + differences])
+        return np.stack([observed, -self._sum(_cell_gradients, coef, -1.0)])
 
     def sample(self, weights: Array) -> Any:
         """Return some of the queries, with features in memory, or all if those have weight 0."""
@@ -108,44 +118,36 @@ class _Local(LinearData):
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
         """Yield parts of the queries, their features, and their scores."""
 
-    def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
-        """Return loss and gradient."""
-        loss, gradient = 0.0, np.zeros(self.n_features)
-        for part, X, scores in self._parts(coef):
-            terms = pairwise_logistic(part, scores, weights, margin=self.margin)
-            loss += terms.loss
-            gradient += transposed_times(X, terms.gradient)
-        return loss, gradient
+    def scores(self, coefs: Array) -> Array:
+        """Return scores for several coefficient vectors, in one pass."""
+        return times(self.queries.X, coefs.T).T
 
-    def cell_gradients(self, coef: Array) -> Array:
-        """Return the gradients of the loss of each cell, in one pass."""
-        observed = self._cell_gradients(coef, 1.0)
-        if self.margin == 0.0:  # L(-d) = L(d) + d, and the gradient of L at equal scores is -1/2
-            zero = np.zeros_like(coef)
-            differences = self.queries.cached(
-                "differences by cell", None, lambda: -2.0 * self._cell_gradients(zero, 1.0)
-            )
-            return np.stack([observed, observed + differences])
-        return np.stack([observed, -self._cell_gradients(coef, -1.0)])
+    def _sum(self, terms: Terms, coef: Array, *arguments: Any) -> Array:
+        parts = (terms(*part, self.margin, *arguments) for part in self._parts(coef))
+        return sum(parts, start=next(parts))
 
-    def _cell_gradients(self, coef: Array, sign: float) -> Array:
-        """Return the gradients by cell of the loss of the scores, or of their negatives."""
-        k = self.queries.n_groups
-        cells = np.zeros((k, k, self.n_features))
-        for part, X, scores in self._parts(coef):
-            shifted = subtract_margin(part, sign * scores, self.margin)
-            factors = np.broadcast_to(part.training_weight[:, None, None], (part.n_queries, k, k))
-            cells -= cell_products(part, shifted, factors, X)
-        return cells
 
-    def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
-        """Return the Hessian times a direction."""
-        product = np.zeros(self.n_features)
-        for part, X, scores in self._parts(coef):
-            along = times(X, direction)
-            along = pairwise_hessian_product(part, scores, weights, along, margin=self.margin)
-            product += transposed_times(X, along)
-        return product
+def _loss_and_gradient(
+    part: Queries, X: Any, scores: Array, margin: float, weights: Array
+) -> Array:
+    """Return the loss, followed by its gradient in the coefficients."""
+    terms = pairwise_logistic(part, scores, weights, margin=margin)
+    return np.concatenate([[terms.loss], transposed_times(X, terms.gradient)])
+
+
+def _hessian_product(
+    part: Queries, X: Any, scores: Array, margin: float, weights: Array, direction: Array
+) -> Array:
+    along = times(X, direction)
+    product = pairwise_hessian_product(part, scores, weights, along, margin=margin)
+    return transposed_times(X, product)
+
+
+def _cell_gradients(part: Queries, X: Any, scores: Array, margin: float, sign: float) -> Array:
+    """Return the gradients by cell of the loss of the scores, or of their negatives."""
+    shape = (part.n_queries, part.n_groups, part.n_groups)
+    factors = np.broadcast_to(part.training_weight[:, None, None], shape)
+    return -cell_products(part, subtract_margin(part, sign * scores, margin), factors, X)
 
 
 class InMemory(_Local):
@@ -155,10 +157,6 @@ class InMemory(_Local):
 
     def _deviations(self) -> Array:
         return _as_deviations(*_moments(self.queries.X, row_weights(self.queries))[1:])
-
-    def scores(self, coefs: Array) -> Array:
-        """Return scores for several coefficient vectors."""
-        return times(self.queries.X, coefs.T).T
 
     def _parts(self, coef: Array) -> Iterator[tuple[Queries, Any, Array]]:
         """Yield all queries. Scores are cached: several sums are needed at the same `coef`."""
@@ -186,13 +184,6 @@ class Streamed(_Local):
     def _deviations(self) -> Array:
         return self._prepared[0]
 
-    def scores(self, coefs: Array) -> Array:
-        """Return scores for several coefficient vectors, in one pass."""
-        scores = np.empty((len(coefs), self.queries.n_items))
-        for rows, block in self.X.blocks():
-            scores[:, rows] = coefs @ block.T
-        return scores
-
     def sample(self, weights: Array) -> Queries:
         """Return some of the queries, or others if those have weight 0."""
         part = self._prepared[1]
@@ -218,12 +209,12 @@ class Streamed(_Local):
         chosen = np.zeros(queries.n_queries, dtype=bool)
         chosen[:: sampling_step(queries.n_items, self.n_features)] = True
         of_row, weight = chosen[queries.query], row_weights(queries)
-        picked, moments = [], _Moments(self.n_features)
+        picked, moments = [], []
         for rows, block in self.X.blocks():
             require_finite(block, self.X.names, rows.start)
-            moments.add(*_moments(np.asarray(block, dtype=np.float64), weight[rows]))
+            moments.append(_moments(np.asarray(block, dtype=np.float64), weight[rows]))
             picked.append(np.array(block[of_row[rows]], dtype=np.float64, order="C"))
-        return moments.deviations(), replace(queries.take(chosen), X=np.concatenate(picked))
+        return _merge_moments(moments), replace(queries.take(chosen), X=np.concatenate(picked))
 
 
 class OnWorkers(LinearData):
@@ -233,38 +224,22 @@ class OnWorkers(LinearData):
     """
 
     def _deviations(self) -> Array:
-        moments = _Moments(self.n_features)
-        for share in self.queries.gather(_moments_of):
-            moments.add(*share)
-        return moments.deviations()
-
-    def loss_and_gradient(self, coef: Array, weights: Array) -> tuple[float, Array]:
-        """Return loss and gradient."""
-        both = self._sum("loss_and_gradient", coef, weights)
-        return float(both[0]), both[1:]
-
-    def cell_gradients(self, coef: Array) -> Array:
-        """Return the gradients of the loss of each cell."""
-        return self._sum("cell_gradients", coef)
-
-    def hessian_product(self, coef: Array, weights: Array, direction: Array) -> Array:
-        """Return the Hessian times a direction."""
-        return self._sum("hessian_product", coef, weights, direction)
+        return _merge_moments(self.queries.gather(_moments_of))
 
     def scores(self, coefs: Array) -> Any:
         """Return scores, which stay on the workers."""
-        return self.queries.each(partial(_call, "scores", self.margin, (coefs,)))
+        return self.queries.each(partial(_on_share, "scores", self.margin, (coefs,)))
 
-    def _sum(self, method: str, *arguments: Any) -> Array:
-        return np.asarray(self.queries.total(partial(_call, method, self.margin, arguments)))
+    def _sum(self, terms: Terms, coef: Array, *arguments: Any) -> Array:
+        task = partial(_on_share, "_sum", self.margin, (terms, coef, *arguments))
+        return np.asarray(self.queries.total(task))
 
 
-def _call(method: str, margin: float, arguments: Any, queries: Queries) -> Array:
+def _on_share(method: str, margin: float, arguments: Any, queries: Queries) -> Any:
     """Call a method of `LinearData` for one worker's share of the queries."""
     data = queries.cached("linear", margin, lambda: InMemory(queries, margin))
     with one_blas_thread:
-        answer = getattr(data, method)(*arguments)
-    return np.concatenate([[answer[0]], answer[1]]) if isinstance(answer, tuple) else answer
+        return getattr(data, method)(*arguments)
 
 
 def sampling_step(n_items: int, n_features: int) -> int:
@@ -278,25 +253,16 @@ def sampling_step(n_items: int, n_features: int) -> int:
 # --- standard deviations --------------------------------------------------------------------------
 
 
-class _Moments:
-    """Weighted means and sums of squared distances from them, merged block by block."""
-
-    def __init__(self, n_features: int) -> None:
-        self.weight, self.mean, self.squares = 0.0, np.zeros(n_features), np.zeros(n_features)
-
-    def add(self, weight: float, mean: Array, variance: Array) -> None:
-        """Merge the total weight, mean and variance of further rows."""
-        if weight == 0.0:
-            return
-        with np.errstate(over="ignore", invalid="ignore"):
-            distance, total = mean - self.mean, self.weight + weight
-            self.squares += weight * variance + distance**2 * (self.weight * weight / total)
-            self.mean += distance * (weight / total)
-        self.weight = total
-
-    def deviations(self) -> Array:
-        """Return the standard deviations of all rows."""
-        return _as_deviations(self.mean, self.squares / self.weight)
+def _merge_moments(parts: Iterable[tuple[float, Array, Array]]) -> Array:
+    """Return the standard deviations of all rows, from the `_moments` of some rows at a time."""
+    weight, mean, squares = 0.0, np.zeros(1), np.zeros(1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for added, own_mean, variance in parts:
+            if added > 0.0:
+                distance, total = own_mean - mean, weight + added
+                squares = squares + (added * variance + distance**2 * (weight * added / total))
+                mean, weight = mean + distance * (added / total), total
+    return _as_deviations(mean, squares / weight)
 
 
 def row_weights(queries: Queries) -> Array:

@@ -56,9 +56,9 @@ one_blas_thread = _OneBlasThread()
 
 
 def times(X: Features | ParquetFeatures, vector: Array) -> Array:
-    """Return X @ vector; vector may be a matrix, unless X is in files."""
+    """Return X @ vector; vector may be a matrix."""
     if isinstance(X, ParquetFeatures):
-        result = np.empty(X.shape[0])
+        result = np.empty((X.shape[0], *vector.shape[1:]))
         for rows, block in X.blocks():
             require_finite(block, X.names, rows.start)
             result[rows] = block @ vector

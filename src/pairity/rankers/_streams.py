@@ -66,8 +66,7 @@ def as_dataset(lgb: Any, X: ParquetFeatures, *arguments: Any, **options: Any) ->
         def __getitem__(self, index: Any) -> Array:
             if isinstance(index, slice):
                 return reader.rows(index.start, index.stop)
-            row: Array = reader.rows(int(index), int(index) + 1)[0]
-            return row
+            return np.asarray(reader.rows(int(index), int(index) + 1)[0])
 
         def __len__(self) -> int:
             return len(X)

@@ -55,15 +55,11 @@ class Weighted:
         starts, sizes = self.bounds[chosen], np.diff(self.bounds)[chosen]
         query = np.repeat(np.arange(len(chosen)), sizes)
         rows = np.arange(len(query)) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
-        queries = self.queries
+        queries = replace(self.queries, X=None)
         part = replace(
-            queries,
-            X=None,
-            y=queries.y[rows],
+            queries._rows(rows),
             query=query,
             query_ids=queries.query_ids[chosen],
-            group=queries.group[rows],
-            item_weight=None if queries.item_weight is None else queries.item_weight[rows],
             query_weight=None if queries.query_weight is None else queries.query_weight[chosen],
         )
         return part, rows, self.weights[..., : part.n_codes, : part.n_codes].copy()

@@ -15,7 +15,7 @@ from pairity._utils.typing import Array
 from pairity._utils.validation import show
 from pairity.data.queries import Queries
 from pairity.exceptions import InputError
-from pairity.pairs.enumeration import iter_weighted_pairs, n_weighted_pairs
+from pairity.pairs.enumeration import iter_weighted_pairs
 from pairity.rankers._engines import EngineRanker, as_engine_matrix
 from pairity.rankers._evaluation_sets import SET_PARAMETERS, read_evaluation_sets
 
@@ -105,10 +105,12 @@ class CatBoostPairRanker(EngineRanker):
         """
         self._begin_fit(queries)
         estimator = self._checked_estimator(fit_params)
+        params = estimator.get_params()
         if isinstance(previous, type(self)) and fit_params.get("eval_set") is not None:
-            estimator = _with_trees_of(previous.model_, estimator)
+            params = {name: params[name] for name in params if name not in (*_N_TREES, *_STOPPING)}
+            params["iterations"] = max(1, previous.model_.tree_count_)
             fit_params = {**fit_params, "early_stopping_rounds": None, "use_best_model": False}
-        model = _prepare(estimator, fit_params)
+        model = type(estimator)().set_params(**_checked_params(params, fit_params))
         train, evaluation, _ = _pools(self._library(), queries, weights, model, fit_params)
         blocks = [weight for *_, weight in iter_weighted_pairs(queries, weights)]
         train.set_pairs_weight(np.concatenate(blocks))
@@ -155,9 +157,8 @@ class CatBoostPairRanker(EngineRanker):
         return build(rebuilt, params, place)
 
 
-def _prepare(estimator: Any, fit_params: dict[str, Any]) -> Any:
-    """Return a new CatBoostRanker with the caller's parameters and a loss with pair weights."""
-    params = estimator.get_params()
+def _checked_params(params: dict[str, Any], fit_params: dict[str, Any]) -> dict[str, Any]:
+    """Return the caller's parameters, with a loss that has pair weights."""
     chosen = params.get("loss_function", _DEFAULT_LOSS)
     params["loss_function"] = _pair_loss(params.pop("objective", chosen))
     if params.get("save_snapshot"):
@@ -169,14 +170,7 @@ def _prepare(estimator: Any, fit_params: dict[str, Any]) -> Any:
         params.setdefault("allow_writing_files", False)
     if not any(name in params or fit_params.get(name) is not None for name in _OUTPUT):
         params["logging_level"] = "Silent"
-    return type(estimator)().set_params(**params)
-
-
-def _with_trees_of(previous: Any, estimator: Any) -> Any:
-    """Return a copy of a CatBoostRanker with the number of trees of a fitted one."""
-    names = (*_N_TREES, *_STOPPING)
-    params = {name: v for name, v in estimator.get_params().items() if name not in names}
-    return type(estimator)().set_params(**params, iterations=max(1, previous.tree_count_))
+    return params
 
 
 def _pair_loss(chosen: Any) -> str:
@@ -269,12 +263,8 @@ def _pairs(queries: Queries, positive: NDArray[np.bool_]) -> NDArray[np.int64]:
 
     Their order does not depend on the order of the queries' rows.
     """
-    pairs = np.empty((n_weighted_pairs(queries, positive), 2), dtype=np.int64)
-    start = 0
-    for preferred, other, _ in iter_weighted_pairs(queries, positive):
-        pairs[start : start + len(preferred)] = np.column_stack([preferred, other])
-        start += len(preferred)
-    return pairs
+    blocks = iter_weighted_pairs(queries, positive)
+    return np.concatenate([np.column_stack(rows) for *rows, _ in blocks])
 
 
 def _readable(X: Any) -> Any:

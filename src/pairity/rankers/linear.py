@@ -171,27 +171,26 @@ class LinearRanker(PairRanker):
         return state, file.getvalue()
 
     def _from_native(self, state: Entry, data: bytes) -> None:
-        arrays = _read_arrays(data, self.n_features_in_)
-        self.coef_, self._beta, self._scale = (arrays[name] for name in _ARRAYS)
+        self.coef_, self._beta, self._scale = _read_arrays(data, self.n_features_in_)
         self.loss_ = state.read("loss", float)
         self.n_iter_, self.n_evaluations_ = state.count("n_iter"), state.count("n_evaluations")
 
 
-def _read_arrays(data: bytes, n_features: int) -> dict[str, Array]:
-    """Return the arrays of a saved ranker; refuse objects and files that grow when unpacked."""
+def _read_arrays(data: bytes, n_features: int) -> list[Array]:
+    """Return `_ARRAYS` of a saved ranker; refuse objects and files that grow when unpacked."""
     name = LinearRanker.file_name
     try:
         require_stored_size(data)
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             complete = sorted(file.files) == sorted(_ARRAYS)
-            arrays = {key: file[key] for key in _ARRAYS} if complete else {}
+            arrays = [file[key] for key in _ARRAYS] if complete else []
     except Exception as error:  # zipfile and NumPy raise many types
         raise ModelFileError(
             f"{name} cannot be read as a file of NumPy arrays ({error}). Get the model again from "
             "where it was saved."
         ) from error
-    shapes = {(array.shape, array.dtype.str) for array in arrays.values()}
-    if shapes != {((n_features,), "<f8")} or not np.isfinite(arrays["coef"]).all():
+    shapes = {(array.shape, array.dtype.str) for array in arrays}
+    if shapes != {((n_features,), "<f8")} or not np.isfinite(arrays[0]).all():
         raise ModelFileError(
             f"{name} must contain {', '.join(_ARRAYS)}, each with one number for each of "
             f"{n_features} features. Get the model again from where it was saved."
@@ -235,9 +234,7 @@ class _Problem:
         hessian = summed / total_weight(sample, self.weights) / self.scale / self.scale[:, None]
         return np.asarray(rows @ np.linalg.pinv(hessian + self.alpha * np.eye(len(beta))))
 
-    def solve(
-        self, beta: Array, right: Array, whitening: _Whitening, *, rtol: float, max_iter: int
-    ) -> Array:
+    def solve(self, beta: Array, right: Array, whitening: _Whitening) -> Array:
         """Apply the inverse of the exact Hessian at `beta` to `right`, by conjugate gradients."""
         coef = beta / self.scale
 
@@ -247,7 +244,7 @@ class _Problem:
             return whitening.gradient(along / self.scale / self.total + self.alpha * change)
 
         operator = LinearOperator((len(right), len(right)), matvec=hessian, dtype=np.float64)
-        solved, _ = cg(operator, whitening.gradient(right), rtol=rtol, maxiter=max_iter)
+        solved, _ = cg(operator, whitening.gradient(right), rtol=1e-4, maxiter=50)
         return whitening.to_beta(solved)
 
 
@@ -324,7 +321,7 @@ def _minimise(
     while tol < gradient <= 100 * _ROUNDING and n_iter < max_iter:
         whitened = problem.whitening(beta)
         of_beta = problem.evaluate(beta)[1]
-        step = problem.solve(beta, -of_beta, whitened, rtol=1e-4, max_iter=50)
+        step = problem.solve(beta, -of_beta, whitened)
         value, of_beta = problem.evaluate(beta + step)
         closer = float(np.abs(whitening.gradient(of_beta)).max())
         if closer >= gradient:

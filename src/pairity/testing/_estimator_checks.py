@@ -68,10 +68,11 @@ def check_parameters(subject: RankerSubject) -> None:
     ranker.predict(queries.X)
     after, now_fitted = _snapshot(ranker), _fitted_parameters(ranker)
     if not _equal(after, before) or now_fitted != fitted:
-        changed = _changed_parameters(after, before) or f"{', '.join(now_fitted)}, now fitted"
+        changed = [name for name in after[1] if not _equal(after[1][name], before[1].get(name))]
         subject.fail(
-            f"fitting changed its parameters: {changed}. Train a copy of the parameters, and set "
-            "only attributes whose names end in an underscore."
+            f"fitting changed its parameters: {', '.join(changed or [*now_fitted, 'now fitted'])}. "
+            "Train a copy of the parameters, and set only attributes whose names end in an "
+            "underscore."
         )
     if not np.array_equal(queries.X, features) or not np.array_equal(table, TABLE):
         subject.fail("fitting changed the features or the table. Copy before you write to them.")
@@ -96,18 +97,13 @@ def _snapshot(value: Any) -> Any:
 
 def _fitted_parameters(ranker: Any) -> list[str]:
     """The names of the parameters that are fitted estimators."""
-    params = ranker.get_params() if hasattr(ranker, "get_params") else {}
-    return [name for name, value in params.items() if _is_fitted(value)]
-
-
-def _is_fitted(value: Any) -> bool:
-    if isinstance(value, type) or not hasattr(value, "get_params"):
-        return False
-    try:
-        check_is_fitted(value)
-    except (NotFittedError, TypeError):
-        return False
-    return True
+    names = []
+    for name, value in ranker.get_params().items() if hasattr(ranker, "get_params") else ():
+        if hasattr(value, "get_params") and not isinstance(value, type):
+            with suppress(NotFittedError, TypeError):
+                check_is_fitted(value)
+                names.append(name)
+    return names
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -117,11 +113,6 @@ def _equal(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(_equal, a, b))
     return a is b or bool(a == b) or (a != a and b != b)
-
-
-def _changed_parameters(after: tuple[Any, Any], before: tuple[Any, Any]) -> str:
-    """The names of the parameters that differ between two snapshots of a ranker."""
-    return ", ".join(name for name in after[1] if not _equal(after[1][name], before[1].get(name)))
 
 
 @ESTIMATOR_CHECKS.property("previous")

@@ -65,8 +65,7 @@ def lists_by_cell(*, copies: bool = False) -> dict[str, Any]:
 
 def rows_of_cell(data: dict[str, Any], cell: int) -> NDArray[np.bool_]:
     """Which rows of `lists_by_cell` are in queries of a cell, by its position in `CELLS`."""
-    chosen: NDArray[np.bool_] = data["qid"] % len(CELLS) == cell
-    return chosen
+    return np.asarray(data["qid"] % len(CELLS) == cell)
 
 
 def cell_table(queries: Queries, fill: float = 1.0, **weights: float) -> Array:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from pairity._utils.typing import Array
 from pairity.baselines.methods import Method, Rankings, Scorer, as_method
 from pairity.comparisons.runs import Copies
 from pairity.data.queries import Queries
 from pairity.exceptions import PairityWarning
+from pairity.metrics.positions import Positions
 from pairity.testing._contract import RTOL, Calls, Checks, Subject, run_all, select
 from pairity.testing._lists import mixed_lists
 
@@ -138,10 +138,8 @@ class MethodSubject(Subject):
         copies = Copies.of(queries, result)
         if not isinstance(result, Rankings):
             return copies.scores
-        position = np.empty(result.scores.shape)
-        for query in range(queries.n_queries):
-            rows = np.flatnonzero(queries.query == query)
-            position[rows] = rankdata(result.scores[rows], axis=0)
+        rising = [Positions.of(queries, -scores) for scores in result.scores.T]
+        position = np.column_stack([places.share(places.rank) for places in rising])
         return np.asarray((position * result.probability[queries.query]).sum(axis=1))
 
 

@@ -123,8 +123,8 @@ def _hinge_sorted(s, items, table, margin, tree, row, above, below):
 
 @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
 def hinge(
-    first, last, layout, scores, short, table, mirrored, query_weight, margin, gradient, hessian,
-    losses,
+    first, last, layout, scores, short, table, mirrored, query_weight, margin, losses, gradient,
+    hessian,
 ):  # fmt: skip
     """Weighted hinge loss of each query, its gradient, and the weight of violated pairs / margin.
 

@@ -206,18 +206,15 @@ def reaching(
         v = n - u
         if v == 0:
             continue
-        upper, lower = share[q]
-        _mix(v, b + 2 * q + u + 1, sums, table, lower, within)
-        _mix(v, b + 2 * q + u + 1, sums, mirrored, lower, beyond)
-        for r in range(np.uintp(b), np.uintp(b + u)):
-            item = np.uintp(b) + np.uintp(rising[r])
-            k = np.uintp(code[item])
-            slope = beyond[k, far[r]] + within[k, near[r]] - within[k, np.uintp(v)]
-            gradient[np.uintp(order[item])] = query_weight[q] * upper[k] * weight[item] * slope
-        _mix(u, b + 2 * q, sums, columns, upper, within)
-        _mix(u, b + 2 * q, sums, mirrored_columns, upper, beyond)
-        for r in range(np.uintp(b + u), np.uintp(b + n)):
-            item = np.uintp(b) + np.uintp(rising[r])
-            k = np.uintp(code[item])
-            slope = within[k, near[r]] + beyond[k, far[r]] - beyond[k, np.uintp(u)]
-            gradient[np.uintp(order[item])] = query_weight[q] * lower[k] * weight[item] * slope
+        for side in range(2):
+            begin, end = (b + u, b + n) if side else (b, b + u)
+            of_others, n_others = (b + 2 * q, u) if side else (b + 2 * q + u + 1, v)
+            own, others = share[q, side], share[q, 1 - side]
+            _mix(n_others, of_others, sums, columns if side else table, others, within)
+            _mix(n_others, of_others, sums, mirrored_columns if side else mirrored, others, beyond)
+            total = beyond if side else within
+            for r in range(np.uintp(begin), np.uintp(end)):
+                item = np.uintp(b) + np.uintp(rising[r])
+                k = np.uintp(code[item])
+                slope = beyond[k, far[r]] + within[k, near[r]] - total[k, np.uintp(n_others)]
+                gradient[np.uintp(order[item])] = query_weight[q] * own[k] * weight[item] * slope

@@ -278,46 +278,8 @@ def _empty(n_columns, n_boxes):
     return moments, far_below, far_above, filled, own, psi, base, wanted
 
 
-@njit(cache=True, nogil=True)
-def sweep(
-    first, last, most, start, box, place, where, codes, table, weight, with_loss, gradient,
-    hessian, cells,
-):  # fmt: skip
-    """Add all pairs of items in different chunks; return their loss.
-
-    Going down, from the last chunk on, each chunk meets all after it, the lower labels; going up,
-    all before it.
-    """
-    box, where = _own_boxes(first, last, box, where)
-    layout = lay_out(where)
-    bounds = cut(start, first, last, most)
-    n_groups, n_chunks = table.shape[0], bounds.size - 1
-    moments, far_below, far_above, filled, own, psi, base, wanted = _empty(n_groups, where.size)
-    count, reach = np.empty_like(base), np.empty_like(base)
-    loss = 0.0
-    for up in range(2):
-        moments[:], far_below[:], far_above[:], filled[:] = 0.0, 0.0, 0.0, False
-        for step in range(n_chunks):
-            c = step if up else n_chunks - 1 - step
-            low, high = bounds[c], bounds[c + 1]
-            _begin_chunk(low, high, box, wanted, own, psi, base)
-            if step < n_chunks - 1 or not up:
-                _add_moments(low, high, box, place, codes, weight, own)
-            if step > 0:
-                _add_near(moments, filled, wanted, where, layout, psi, base)
-                _add_far(far_below, far_above, filled, wanted, layout, psi, base)
-                _sum_boxes(up, moments, where, count, reach)
-                if not up:
-                    loss += _meet(own, wanted, psi, base, count, reach, table, with_loss, cells)
-                _combine(up, psi, count, table, wanted)
-                _evaluate(low, high, box, place, codes, weight, psi, gradient, hessian)
-            if step < n_chunks - 1:
-                _add_chunk(own, wanted, layout, moments, far_below, far_above, filled)
-    return loss
-
-
 @njit(cache=True, nogil=True, fastmath=FLAGS)
-def _evaluate_product(low, high, box, place, codes, weight, vector, psi, out):
+def _evaluate_product(low, high, box, place, codes, weight, psi, vector, out):
     """Add each item's row of the Hessian times the vector."""
     n_groups = psi.shape[0] // 2
     for i in range(low, high):
@@ -332,30 +294,58 @@ def _evaluate_product(low, high, box, place, codes, weight, vector, psi, out):
 
 
 @njit(cache=True, nogil=True)
-def sweep_product(
-    first, last, most, start, box, place, where, codes, table, weight, vector, mixed, out
-):
-    """Add to the product all pairs of items in different chunks."""
+def sweep(
+    first, last, most, start, box, place, where, codes, table, weight, with_loss, gradient,
+    hessian, cells, vector=None, mixed=None,
+):  # fmt: skip
+    """Add all pairs of items in different chunks; return their loss.
+
+    Going down, from the last chunk on, each chunk meets all after it, the lower labels; going up,
+    all before it. For `sweep_product`, `hessian` and `cells` are None: the function is compiled
+    for each case.
+    """
     box, where = _own_boxes(first, last, box, where)
     layout = lay_out(where)
     bounds = cut(start, first, last, most)
-    n_groups, n_chunks = table.shape[0], bounds.size - 1
-    n_columns = 2 * n_groups  # each group, with the items' weights and with these times the vector
+    k, n_chunks = table.shape[0], bounds.size - 1
+    n_columns = k if mixed is None else 2 * k  # each group, with the weights and with `mixed`
     moments, far_below, far_above, filled, own, psi, base, wanted = _empty(n_columns, where.size)
-    count = np.zeros((n_groups, where.size))  # linear parts have no second derivative
+    count, reach = np.zeros((k, where.size)), np.empty((k, where.size))
+    loss = 0.0
     for up in range(2):
         moments[:], far_below[:], far_above[:], filled[:] = 0.0, 0.0, 0.0, False
         for step in range(n_chunks):
             c = step if up else n_chunks - 1 - step
             low, high = bounds[c], bounds[c + 1]
             _begin_chunk(low, high, box, wanted, own, psi, base)
+            if step < n_chunks - 1 or (cells is not None and not up):
+                _add_moments(low, high, box, place, codes, weight, own[:k])
+                if mixed is not None:
+                    _add_moments(low, high, box, place, codes, mixed, own[k:])
             if step > 0:
                 _add_near(moments, filled, wanted, where, layout, psi, base)
                 _add_far(far_below, far_above, filled, wanted, layout, psi, base)
-                _combine(up, psi[:n_groups], count, table, wanted)
-                _combine(up, psi[n_groups:], count, table, wanted)
-                _evaluate_product(low, high, box, place, codes, weight, vector, psi, out)
+                if cells is not None:  # linear parts have no second derivative
+                    _sum_boxes(up, moments, where, count, reach)
+                    if not up:
+                        loss += _meet(own, wanted, psi, base, count, reach, table, with_loss, cells)
+                _combine(up, psi[:k], count, table, wanted)
+                if hessian is not None:
+                    _evaluate(low, high, box, place, codes, weight, psi, gradient, hessian)
+                if vector is not None:
+                    _combine(up, psi[k:], count, table, wanted)
+                    _evaluate_product(low, high, box, place, codes, weight, psi, vector, gradient)
             if step < n_chunks - 1:
-                _add_moments(low, high, box, place, codes, weight, own[:n_groups])
-                _add_moments(low, high, box, place, codes, mixed, own[n_groups:])
                 _add_chunk(own, wanted, layout, moments, far_below, far_above, filled)
+    return loss
+
+
+@njit(cache=True, nogil=True)
+def sweep_product(
+    first, last, most, start, box, place, where, codes, table, weight, vector, mixed, out
+):
+    """Add to the product all pairs of items in different chunks; `mixed` is weight times vector."""
+    sweep(
+        first, last, most, start, box, place, where, codes, table, weight, False, out, None, None,
+        vector, mixed,
+    )  # fmt: skip

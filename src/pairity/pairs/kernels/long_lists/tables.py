@@ -54,18 +54,6 @@ def _translations() -> tuple[Array, Array]:
     return psi, loss
 
 
-def _exponentials() -> Array:
-    """Power coefficients of e^(-q x) for q = 1, 2, ..."""
-    q = np.arange(1.0, DECAYS + 1.0)[:, None]
-    return _expand(np.exp(-q * chebyshev.chebpts1(TERMS)))
-
-
-def _next_power() -> Array:
-    """Coefficients of the polynomial with TERMS terms that is closest to x^TERMS on [-1, 1]."""
-    last = chebyshev.cheb2poly(np.eye(TERMS + 1)[TERMS])
-    return np.asarray(-last[:TERMS] / last[TERMS])
-
-
 def _log_series() -> Array:
     """Coefficients in v^2 of log(1 + z) / v, where v = z / (2 + z) and 0 <= z <= 1."""
     points = chebyshev.chebpts1(10)
@@ -74,17 +62,18 @@ def _log_series() -> Array:
     return np.asarray(fit(np.polynomial.Polynomial([-1.0, 18.0])).coef)
 
 
-_ALTERNATE = (-1.0) ** np.arange(TERMS)
-_SERIES = (-1.0) ** np.arange(1, DECAYS + 1)  # factors of e^(-q d) in -t
-_FALLING = _exponentials()
-_RISING = _FALLING * _ALTERNATE
+_Q = np.arange(1.0, DECAYS + 1.0)
+_SERIES = (-1.0) ** _Q  # factors of e^(-q d) in -t
+_FALLING = _expand(np.exp(-_Q[:, None] * chebyshev.chebpts1(TERMS)))  # coefficients of e^(-q x)
+_RISING = _FALLING * (-1.0) ** np.arange(TERMS)
+_LAST = chebyshev.cheb2poly(np.eye(TERMS + 1)[TERMS])
 
 NEAR_PSI, NEAR_LOSS = _translations()  # (offset, moment, coefficient), (offset, moment)
 COLLECT_BELOW = _RISING.T.copy()  # from the moments of a box to the sums used above it
 COLLECT_ABOVE = _FALLING.T.copy()
 SPREAD_BELOW = _FALLING * _SERIES[:, None]  # from such sums to psi
 SPREAD_ABOVE = -_RISING * _SERIES[:, None]
-FAR_LOSS = -_SERIES / np.arange(1.0, DECAYS + 1.0)
-NEXT_POWER = _next_power()
+FAR_LOSS = -_SERIES / _Q
+NEXT_POWER = -_LAST[:TERMS] / _LAST[TERMS]  # of the polynomial closest to x^TERMS on [-1, 1]
 LOG_SERIES = _log_series()
 LOG_TERMS = LOG_SERIES.size
