@@ -5,14 +5,17 @@ from functools import partial
 import numpy as np
 import pytest
 
-from pairity import FairRanker, InputError, LinearRanker
+from pairity import FairRanker, InputError, LinearRanker, Queries
 from pairity.constraints import as_constraint, spread
 from pairity.datasets import BiasedWorld, make_biased_ranking
 from pairity.exceptions import TargetNotReachedWarning
+from pairity.pairs.losses import Logistic
+from pairity.rankers._objective import Objective
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.rankers.xgboost import XGBoostRanker
 from pairity.reweighting.interleaving import DualAscent, as_schedule, expected_optimism
 from pairity.reweighting.outcomes import Outcome
+from pairity.reweighting.problem import Problem
 from pairity.reweighting.solvers import PlainStep
 from pairity.reweighting.weights import FARTHEST, MOST, Weigher
 
@@ -71,11 +74,11 @@ def follow(values, n_total=100, lambda_=None, scale=None):
 
 
 def test_it_moves_every_third_tree_against_the_violation():
-    ascent, tables = follow([[0.1, -0.2]])
+    ascent, tables = follow([[0.01, -0.02]])
     moved = np.flatnonzero(np.abs(np.diff(tables[:, 0])) > 0) + 1
     assert moved[:3].tolist() == [3, 6, 9]
-    step = 3.5 * 1.1
-    assert tables[3] == pytest.approx([-step * 0.15, step * 0.15])  # less the mean, -0.05
+    step = 5.0 * 1.1
+    assert tables[3] == pytest.approx([-step * 0.015, step * 0.015])  # less the mean, -0.005
     assert ascent.constraint.asked == 29  # trees 3 to 87; from 90 on lambda is fixed
 
 
@@ -84,17 +87,32 @@ def test_short_runs_move_at_every_tree():
     assert (np.diff(tables[:18, 0]) < 0).all()
 
 
-def test_a_change_of_sign_shortens_the_step_of_that_entry():
-    _, tables = follow([[0.1, 0.1, -0.2], [-0.1, 0.2, -0.1]])
+def test_a_change_of_sign_halves_the_step_of_that_entry():
+    _, tables = follow([[0.01, 0.01, -0.02], [-0.01, 0.02, -0.01]])
     first, second = tables[3] - tables[2], tables[6] - tables[5]
-    assert second[0] == pytest.approx(-0.4 * first[0])
-    assert second[1] == pytest.approx(1.1 * 2 * first[1])
+    trend = 0.25 * 1 * (-0.01 - 0.01)  # after one update
+    assert second[0] == pytest.approx(0.5 * (-0.01 + trend) / 0.01 * first[0])
+    assert second[1] == pytest.approx(1.1 * (0.02 + 0.25 * 0.01) / 0.01 * first[1])
+
+
+def test_one_update_changes_lambda_by_a_limit_that_grows():
+    _, tables = follow([[0.5, -0.5], [0.5, -0.5], [-0.5, 0.5]])
+    assert tables[3] == pytest.approx([-0.3 * 1.2, 0.3 * 1.2])
+    assert tables[6] - tables[3] == pytest.approx([-0.3 * 1.2**2, 0.3 * 1.2**2])
+    assert tables[9] - tables[6] == pytest.approx([0.3 * 1.2**2 * 0.5, -0.3 * 1.2**2 * 0.5])
+
+
+def test_a_falling_delta_moves_lambda_less():
+    values = [[0.006, -0.006], [0.006, -0.006], [0.004, -0.004]]
+    _, tables = follow(values)  # the third: Δ + 0.25 · 2 · (Δ - 1.5 Δ) = 0.75 Δ
+    steps = tables[6] - tables[3], tables[9] - tables[6]
+    assert steps[1] == pytest.approx(1.1 * 0.75 / 1.5 * steps[0])
 
 
 def test_steps_grow_up_to_a_limit():
     _, tables = follow([[1e-3, -1e-3]])
     steps = -np.diff(tables[::3, 0])
-    assert steps.max() == pytest.approx(4 * 3.5 * 1e-3)
+    assert steps.max() == pytest.approx(4 * 5.0 * 1e-3)
 
 
 def test_lambda_stays_where_weights_can_change():
@@ -118,7 +136,7 @@ def test_what_all_entries_have_in_common_moves_nothing():
     weigher = Copying("exponential", ONES, ONES)
     ascent = DualAscent(FixedDelta([across]), None, weigher, np.zeros((2, 2)))
     table = [ascent(n, 100, lambda: np.zeros(0)) for n in range(4)][-1]
-    assert table == pytest.approx(3.85 * np.array([[0.0, -0.05], [0.05, 0.0]]))
+    assert table == pytest.approx(5.5 * np.array([[0.0, -0.05], [0.05, 0.0]]))
 
 
 def test_entries_without_pairs_stay():
@@ -160,6 +178,31 @@ def test_a_run_on_all_queries_expects_a_share_of_the_optimism():
     assert ascent.lambda_ == pytest.approx([0.0, 0.0])
     folds[0].optimism = folds[1].optimism = []  # too few trees for an update
     assert expected(0) == 0.0
+
+
+def test_a_run_below_one_half_is_replaced_by_the_plain_ranker(monkeypatch):
+    """Scores and their negatives have the same violation, so the first run may be upside down."""
+    lgb = pytest.importorskip("lightgbm", reason="lightgbm is not installed")
+    measure = Problem.measure
+
+    def upside_down(self, scores):
+        measured = measure(self, scores)
+        return measured if seen.setdefault("runs", 0) else measured._replace(auc=0.4)
+
+    def train_following(self, lambda_, label):
+        trained = following(self, lambda_, label)
+        seen["runs"] = 1
+        return trained
+
+    seen, following = {}, Problem.train_following
+    monkeypatch.setattr(Problem, "measure", upside_down)
+    monkeypatch.setattr(Problem, "train_following", train_following)
+    model = FairRanker(lgb.LGBMRanker(n_estimators=20, n_jobs=1), "statistical", tolerance=1.0)
+    model.fit(**DATA)
+    assert [completed.usable for completed in model.history_] == [False, True]
+    assert not model.lambda_.any()
+    plain = FairRanker(lgb.LGBMRanker(n_estimators=20, n_jobs=1), max_rounds=0).fit(**DATA)
+    assert np.array_equal(model.predict(MADE.X), plain.predict(MADE.X))
 
 
 # --- what the engines report ----------------------------------------------------------------------
@@ -211,6 +254,20 @@ def test_trees_without_a_split_are_not_counted_twice():
     for scores in seen[1:]:
         assert min(np.abs(scores - part).max() for part in parts) < 1e-9
     assert np.abs(seen[-1] - parts[-2]).max() < 1e-9 or np.abs(seen[-1] - parts[-1]).max() < 1e-9
+
+
+def test_steps_of_items_in_mirrored_pairs_are_limited():
+    """Two items far apart in the observed order, which mirrored pairs ask to be turned round."""
+    queries = Queries.from_arrays(None, [1, 0], qid=[0, 0], sensitive_features=["f", "m"])
+    scores = np.array([10.0, -10.0])
+    tables = np.array([[[1.0, 0.2], [1.0, 1.0]], [[0.0, 0.3], [0.0, 0.0]]])
+    own = Logistic().derivatives(queries, scores, tables / 0.2)
+    assert abs(own[0][0]) / own[1][0] > 1e8  # a Newton step without bounds
+    gradient, hessian = Objective(queries, Logistic(), lambda *_: tables)(scores)
+    assert gradient / gradient[0] == pytest.approx([1.0, -1.0])
+    assert np.abs(gradient) / hessian == pytest.approx([5.0, 5.0])
+    observed = Objective(queries, Logistic(), lambda *_: tables[0])(-scores)
+    assert observed[0][0] / observed[1][0] < -1e8  # as in the engine's own training
 
 
 def test_a_base_score_is_not_added_up():

@@ -22,6 +22,11 @@ from pairity.rankers._estimators import predict_in_blocks
 Follow = Callable[[int, int, Callable[..., Array]], Array]
 
 
+# The largest Newton step of an item in pairs whose order is turned round. When their scores are
+# already far apart, the loss is nearly a straight line, and a Newton step has no bounds.
+_LONGEST_STEP = 5.0
+
+
 @dataclass(eq=False)
 class Objective:
     """Derivatives of a weighted pairwise loss, for one training run.
@@ -59,6 +64,9 @@ class Objective:
             self.queries, scores, self._as_relative(weights), iteration=self.n_trees
         )
         self.n_trees += 1
+        if np.ndim(weights) == 3:  # with mirrored pairs
+            gradient, hessian = derivatives
+            return gradient, np.maximum(hessian, np.abs(gradient) / _LONGEST_STEP)
         return derivatives
 
     def _as_relative(self, weights: Array) -> Array:

@@ -166,7 +166,7 @@ class Trace:
             self.on_round(current)
         if self.max_rounds == 0:
             self.ending = Outcome.NO_ROUNDS
-        elif current.violation <= self.limit and current is self.best:
+        elif current.usable and current.violation <= self.limit and current is self.best:
             self.ending = Outcome.WITHIN_TOLERANCE
         elif number == self.max_rounds:
             self.ending = Outcome.ROUNDS_EXHAUSTED
@@ -278,7 +278,8 @@ def interleave(problem: Problem, trace: Trace) -> Solution:
 
     With folds the run is not repeated, so that its cost stays small. There is no round 0, unless
     the plain ranker's utility must be known for `max_loss`. Where a run loses more than that,
-    rankers between the two are trained with a share of its λ.
+    rankers between the two are trained with a share of its λ. Where no run may be kept, because
+    its AUC is below one half, the plain ranker is.
     """
     lambda_ = np.zeros(problem.weigher.scale.shape)
     with trace:
@@ -294,6 +295,9 @@ def interleave(problem: Problem, trace: Trace) -> Solution:
             lambda_ = current.lambda_
         if trace.ending is Outcome.UNREACHABLE and trace.max_loss is not None and lost:
             _shorten(problem, trace, current)
+        if trace.plain is None and trace.best is not None and not trace.best.usable:
+            none = np.zeros_like(lambda_)
+            trace.round(trace.best.number + 1, none, partial(problem.train, none, None))
     return trace.solution(problem)
 
 
