@@ -6,6 +6,7 @@ import io
 import warnings
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
 from pairity._utils.json_codec import Entry, to_plain
+from pairity._utils.threads import n_threads, run_all
 from pairity._utils.typing import Array
 from pairity._utils.validation import require_count, require_number
 from pairity.data.checks import require_preferences
@@ -354,8 +356,21 @@ def _curvature(weights: Array, scale: Array, beta: Array, margin: float, part: Q
         sparse_sums = sp.csr_array(member @ X)
         squares = X.multiply(X).T @ h - sparse_sums.multiply(sparse_sums).T @ inverse
         return np.asarray(squares) / scale / scale
+    order, bounds = part.layout.order, part.layout.bounds
+    standard = part.cached("standardised", scale.tobytes(), lambda: _standardise(part, scale))
+    cuts = np.unique(np.searchsorted(bounds, np.linspace(0, part.n_items, 2 * n_threads() + 1)))
+
+    def of_block(first: int, last: int) -> Array:
+        rows = slice(bounds[first], bounds[last])
+        weighted = standard[rows] * h[order[rows], None]
+        sums = np.add.reduceat(weighted, bounds[first:last] - bounds[first], axis=0)
+        return standard[rows].T @ weighted - sums.T @ (sums * inverse[first:last, None])
+
+    blocks = [partial(of_block, *pair) for pair in pairwise(cuts)]
+    return np.asarray(sum(run_all(blocks)))
+
+
+def _standardise(part: Queries, scale: Array) -> Array:
+    """Return the features of queries one after the other; centring reduces rounding errors."""
     dense = part.X.toarray() if isinstance(part.X, sp.csr_array) else part.X
-    standard = (dense - dense.mean(axis=0)) / scale  # centring only reduces rounding errors
-    weighted, layout = standard * h[:, None], part.layout
-    sums = np.add.reduceat(weighted[layout.order], layout.bounds[:-1], axis=0)
-    return np.asarray(standard.T @ weighted - sums.T @ (sums * inverse[:, None]))
+    return np.asarray((dense - dense.mean(axis=0)) / scale)[part.layout.order]

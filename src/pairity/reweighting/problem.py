@@ -27,6 +27,7 @@ from pairity.data.splits import query_folds
 from pairity.exceptions import ConstraintError, InputError, PairityError, TrainingError
 from pairity.metrics.utility import ndcg
 from pairity.pairs.cells import mean_auc
+from pairity.rankers._estimators import PairRanker
 from pairity.rankers._products import one_blas_thread
 from pairity.rankers.base import Ranker
 from pairity.reweighting.interleaving import DualAscent, expected_optimism
@@ -35,7 +36,7 @@ from pairity.reweighting.weights import Weigher, make_weigher
 # The response to λ is estimated on about this many items and entries of X, for speed.
 _SAMPLE_ITEMS = 25_000
 _FEW_ITEMS = 12_000  # where the constraint is measured once for each direction of the response
-_SAMPLE_ENTRIES = 4_000_000
+_SAMPLE_ENTRIES = 2_000_000
 
 
 class Trained(NamedTuple):
@@ -300,7 +301,8 @@ def _equal_scores(queries: Queries) -> Array:
 
 def scores_of(model: Any, queries: Queries) -> Array:
     """Return the predictions of a fitted ranker, checked, since a user may have written it."""
-    scores = np.asarray(model.predict(queries.X), dtype=np.float64)
+    known = isinstance(model, PairRanker)  # it does not check features of queries again
+    scores = np.asarray(model.predict(queries if known else queries.X), dtype=np.float64)
     name = type(model).__name__
     if scores.shape != (queries.n_items,):
         raise InputError(
