@@ -4,8 +4,6 @@ In distributed training, `sum_over_peers` returns the same total to all peers. A
 same number of times, in the same order. Otherwise it returns its argument.
 """
 
-from __future__ import annotations
-
 import hmac
 import secrets
 import socket

@@ -1,7 +1,5 @@
 """Context variables that have another value inside a block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar

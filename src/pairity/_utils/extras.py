@@ -1,7 +1,5 @@
 """Import optional libraries when they are needed, or say how to install them."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """HTML elements: every text is escaped, unless it is HTML that this module made."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -3,8 +3,6 @@
 MODEL_FORMAT.md describes the content of the manifest. This module writes and reads the folder.
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import json

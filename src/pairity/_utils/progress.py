@@ -1,7 +1,5 @@
 """Progress of long work on stderr: a Rich bar on a terminal, plain lines in a log."""
 
-from __future__ import annotations
-
 import multiprocessing
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Tables: aligned plain text, Rich tables on a terminal, and data frames through narwhals."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import io

@@ -1,7 +1,5 @@
 """Threads for blocks of queries: kernels release the GIL and write to separate places."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait

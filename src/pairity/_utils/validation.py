@@ -1,7 +1,5 @@
 """Checks of settings, and short representations of values for messages."""
 
-from __future__ import annotations
-
 import math
 import reprlib
 from numbers import Integral, Real

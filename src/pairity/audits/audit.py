@@ -5,8 +5,6 @@ An audit needs scores, labels, queries and groups, but no model. Every number in
 pairs.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace

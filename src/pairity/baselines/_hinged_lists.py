@@ -1,7 +1,5 @@
 """Query lists sorted by scores: the hinges and the order of their preference pairs."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pairity._utils.threads import run_blocks

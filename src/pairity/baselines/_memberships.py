@@ -1,7 +1,5 @@
 """Which attributes items have: their group, the parts of its name, or what a function returns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, Literal
 

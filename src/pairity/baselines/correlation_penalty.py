@@ -36,8 +36,6 @@ kernel. The correlation and its gradient follow exactly:
         {\sqrt{\mathrm{E}[A^2] - \mathrm{E}[A]^2}\, \sqrt{P_k (1 - P_k)}}.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any

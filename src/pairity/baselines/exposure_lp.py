@@ -4,8 +4,6 @@ The baseline of Singh & Joachims: `exposure_lp` makes a `Method` of `fair_rankin
 groups of the queries that it orders.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 from typing import Any

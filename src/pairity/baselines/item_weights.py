@@ -5,8 +5,6 @@ which it may have several. `reweight_items` is the loop on a matrix of membershi
 makes a `Method` of it.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from difflib import get_close_matches

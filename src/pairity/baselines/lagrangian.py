@@ -24,8 +24,6 @@ other. For fixed multipliers the problem is convex in a linear model. A negative
 hinge would instead have an unbounded gain from pairs in the wrong order.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any

@@ -5,8 +5,6 @@ queries to scores, or to `Rankings` if the order is drawn at random. A scorer th
 of the queries it scores declares this by `needs_group`; all others receive queries without groups.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature

@@ -7,8 +7,6 @@ asked for was not reached, 2 for bad usage or input, 130 after an interruption, 
 the output went away.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

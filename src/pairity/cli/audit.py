@@ -21,8 +21,6 @@ options --unjudged and --not-retrieved leave them out instead. Topics that only 
 contains are left out.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """A Dask cluster for a command: a scheduler that runs elsewhere, or worker processes here."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Printing: tables drawn by Rich on a terminal, plain text in a pipe, JSON for scripts."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

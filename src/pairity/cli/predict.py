@@ -10,8 +10,6 @@ The output has one score per row, in the order of the rows. Groups are not neede
 by the names that the model was trained on; other columns are ignored.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import json

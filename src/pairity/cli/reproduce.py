@@ -10,8 +10,6 @@ Without --data, the data sets are looked for in the folder that PAIRITY_DATA nam
 cache, and downloaded otherwise. An interrupted run resumes when it is started again.
 """
 
-from __future__ import annotations
-
 import argparse
 from functools import partial
 from pathlib import Path

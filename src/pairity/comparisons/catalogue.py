@@ -4,8 +4,6 @@
 `pairity.tune` reads the paper's tuning ranges, and `pairity.paper` the settings that it tries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Jobs: the runs of a sweep, executed in one process or several, stored and resumed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import time

@@ -1,7 +1,5 @@
 """Plots of frontiers: utility against fairness; the upper right is best."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from math import ceil

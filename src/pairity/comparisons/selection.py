@@ -1,7 +1,5 @@
 """Selection: choose one point of a frontier by a stated rule, on validation queries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum

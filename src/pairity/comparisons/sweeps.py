@@ -1,7 +1,5 @@
 """sweep: run methods × settings × seeds, and measure each on held-out queries."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace

@@ -6,8 +6,6 @@ methods with the same budget. `tuned` makes a method that tunes itself on the qu
 on, so that a `sweep` over several splits tunes every method on every split.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence

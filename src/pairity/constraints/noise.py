@@ -11,8 +11,6 @@ the largest absolute entry of N(0, C): the mean violation that this number of qu
 if there is no disparity at all. A smaller violation cannot be told from none.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

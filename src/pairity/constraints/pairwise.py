@@ -1,7 +1,5 @@
 """The pairwise constraints: which cells of the K × K table are compared, over which pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """A cache of results that belong to one object, such as an engine's binned data of some queries."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

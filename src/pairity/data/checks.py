@@ -1,7 +1,5 @@
 """Requirements that training and auditing have of queries, in memory or on workers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ NumPy arrays, lists, and pandas, polars and pyarrow columns (through narwhals) a
 once. `pairity.data.features` does the same for feature matrices.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sized
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """Feature matrices from any table or matrix: float64, CSR, or the caller's own table."""
 
-from __future__ import annotations
-
 from typing import Any, NoReturn
 
 import narwhals as nw

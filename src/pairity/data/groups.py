@@ -1,7 +1,5 @@
 """Protected groups: from one or several columns to codes 0..K-1 and their names."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from fractions import Fraction

@@ -8,8 +8,6 @@ large numbers, and those with more than 19 significant digits) is returned as te
 ``float``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -1,7 +1,5 @@
 """Queries from Parquet files whose features may be larger than memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """ParquetFeatures: a feature matrix that stays in Parquet files and is read in blocks of rows."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections import Counter

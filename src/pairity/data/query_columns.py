@@ -1,7 +1,5 @@
 """Labels, query ids and weights: checked, and encoded as arrays."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

@@ -4,8 +4,6 @@ This is the one place that looks at where the data are. `open_queries` returns `
 in memory and `DaskQueries` for data on workers; both have the same methods.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Which queries are drawn, chosen or held out: masks over queries, in the order of their ids."""
 
-from __future__ import annotations
-
 from math import ceil
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables from files: CSV, TSV, Parquet, Arrow, Feather and LETOR, plain or compressed with gzip."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

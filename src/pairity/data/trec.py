@@ -1,7 +1,5 @@
 """TREC files: a run, its judgements (qrels) and the groups of documents, as queries and scores."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite

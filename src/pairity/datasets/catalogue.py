@@ -1,7 +1,5 @@
 """The catalogue of data sets: their content, their files, and how they are loaded."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from pathlib import Path

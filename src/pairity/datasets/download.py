@@ -4,8 +4,6 @@ They are searched in the folder `data_home` (or that of the environment variable
 then in the user's cache. Files that are in neither place are downloaded to the cache.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import io

@@ -1,7 +1,5 @@
 """Engineering Students: five years of first-year students of a Chilean engineering school."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """MSLR: Microsoft's web search data, WEB10K and WEB30K, and what is public of them."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """RankingData: a data set of the literature with all its labels and its usual folds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Synthetic queries whose unbiased labels are known."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """TREC Enterprise: experts of the W3C, 200 candidates for each topic."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

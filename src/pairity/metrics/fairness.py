@@ -12,8 +12,6 @@ Ties: items that share a score share the average of their positions' discounts. 
 group occupies its position, but belongs to no group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -6,8 +6,6 @@ of shape (n_queries,), NaN for a query in which the measure is undefined; averag
 All items of a query count, whether or not their group is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums over the pairs of each cell of differences between the items, for all cells at once."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sums, counts and means of pairs by cell (k, l): the groups of the preferred and other item."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Literal
 

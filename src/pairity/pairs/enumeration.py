@@ -1,7 +1,5 @@
 """Preference pairs as explicit rows, in blocks, for tools that require a list of pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

@@ -11,8 +11,6 @@ pairs, and a term that is linear in the scores. At equal scores the logistic los
 -1/2 for every pair, so the coefficients of the linear term are -2 times its gradient at 0.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any

@@ -15,8 +15,6 @@ The second contains the weights of mirrored pairs, for which the other item shou
 w_ij L(s_i - s_j) + w̄_ij L(s_j - s_i). Pairs with a missing group have no mirrored weight.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol

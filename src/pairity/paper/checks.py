@@ -1,7 +1,5 @@
 """Checks besides the comparison: the theorem, the narrow root, many groups."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace

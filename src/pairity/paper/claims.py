@@ -1,7 +1,5 @@
 """The paper's claims, each with what was measured, its interval over seeds and its verdict."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum

@@ -1,7 +1,5 @@
 """The two figures of the paper, as PNG and SVG."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any

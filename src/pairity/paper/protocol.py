@@ -11,8 +11,6 @@ Each fit is measured by all four constraints, so a method that ignores the const
 only once.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

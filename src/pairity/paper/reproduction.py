@@ -1,7 +1,5 @@
 """reproduce: run all experiments of the paper, resumable, and write the results."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -8,8 +8,6 @@ If a worker is lost, the run starts again from the same λ on the remaining work
 hang in an engine waiting for the lost one are restarted, if they have nannies.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import secrets

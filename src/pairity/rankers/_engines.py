@@ -1,7 +1,5 @@
 """The part that all adapters of an engine share: importing it, its settings and its model file."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from numbers import Integral
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The part that all scikit-learn estimators of pairity share: features, score, saving."""
 
-from __future__ import annotations
-
 import io
 import os
 import platform

@@ -1,7 +1,5 @@
 """Evaluation sets as engines take them (``eval_set``, ``eval_qid``, ``eval_group``), as queries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ vectors with one number per feature, so that features may be in memory (`InMemor
 (`Streamed`) or on other machines (`OnWorkers`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Objective: gradients of the weighted pairwise loss for engines; TrackedScores: other scores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

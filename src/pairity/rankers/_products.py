@@ -6,8 +6,6 @@ not depend on the number of threads, so neither does the result. The products us
 releases the GIL; ``vector @ X`` does not, and blocks would wait for one another.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from threading import Lock
 from typing import Any

@@ -1,7 +1,5 @@
 """Features in files for the boosters: read in blocks, binned once, in memory or on disk."""
 
-from __future__ import annotations
-
 import tempfile
 import weakref
 from contextlib import ExitStack

@@ -4,8 +4,6 @@ The adapter of a model is found by the name of its class, so that no engine is i
 of its models is passed.
 """
 
-from __future__ import annotations
-
 from importlib import import_module
 from inspect import isfunction
 from typing import Any, cast

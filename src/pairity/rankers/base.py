@@ -1,7 +1,5 @@
 """Ranker: the protocol of procedures that train on weighted pairs and score items."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol, Self, runtime_checkable
 
 from pairity._utils.typing import Array

@@ -1,7 +1,5 @@
 """CatBoostPairRanker: CatBoost's own pairwise loss on a list of weighted pairs."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """LightGBMRanker: LightGBM's own training, on weighted pairs through a custom objective."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from functools import partial

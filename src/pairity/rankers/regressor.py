@@ -1,7 +1,5 @@
 """RegressorRanker: any scikit-learn regressor with sample weights, boosted on weighted pairs."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

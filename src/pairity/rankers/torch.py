@@ -1,7 +1,5 @@
 """TorchRanker: a PyTorch module that scores items, trained on weighted pairs."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """XGBoostRanker: XGBoost's own training, on weighted pairs through a custom objective."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any, Self
 

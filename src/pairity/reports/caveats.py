@@ -1,7 +1,5 @@
 """Caveats: what the reader of a report should not conclude, derived from the measurements."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from math import isfinite

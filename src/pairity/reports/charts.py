@@ -1,7 +1,5 @@
 """The charts of a report, made with Bokeh, whose script draws them in the reader's browser."""
 
-from __future__ import annotations
-
 from functools import partial
 from math import isfinite, isnan
 from pathlib import Path

@@ -3,8 +3,6 @@
 Everything that a report shows is measured here, once; `pairity.reports.report` only displays it.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

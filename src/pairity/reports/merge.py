@@ -1,7 +1,5 @@
 """merge_evidence: the evidence of several models on one page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What a report shows beyond an audit: changes, gaps by query, positions, rankings, the fit."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The sentences of a report, written from its estimates."""
 
-from __future__ import annotations
-
 from math import isfinite, isnan
 
 from pairity._utils.text import shorten

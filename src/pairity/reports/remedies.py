@@ -1,7 +1,5 @@
 """list_remedies: what may reach further than a fit that missed its tolerance, as methods to try."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import Any, NamedTuple

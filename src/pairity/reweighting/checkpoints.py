@@ -4,8 +4,6 @@ A resumed fit repeats the completed rounds without training: the solver receives
 results, and continues where the fit was interrupted, on this machine or on another.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence

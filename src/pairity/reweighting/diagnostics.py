@@ -1,7 +1,5 @@
 """Warnings about the result of a fit: a missed tolerance, and memorised training data."""
 
-from __future__ import annotations
-
 import warnings
 
 from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning

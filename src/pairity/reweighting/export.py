@@ -1,7 +1,5 @@
 """export_pairs: writes the weighted preference pairs to a file, for training in other tools."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

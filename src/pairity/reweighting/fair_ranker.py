@@ -1,7 +1,5 @@
 """FairRanker: the estimator around Algorithm 1."""
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Mapping
@@ -92,7 +90,9 @@ class FairRanker(RankingEstimator):
         a mapping: other data. "auto": two folds for rankers that may memorise their training
         queries (boosters, networks, regressors), and the training queries for others
         (`LinearRanker`), for Dask collections, for features in files and for fewer than 4 queries.
-        With folds or a share, the final ranker is trained on all queries with the weights found.
+        With folds or a share, the final ranker is trained on all queries: with the weights found,
+        or, if λ moves during the run, by its training queries, corrected by how much better those
+        of the folds looked than held-out ones.
     max_loss : float or mapping, optional
         How much less utility than the plain ranker a round may have to be kept, on the same
         queries: a loss of AUC, such as 0.02, or of NDCG, such as ``{"ndcg@10": 0.02}``. If no

@@ -1,7 +1,5 @@
 """DualAscent: λ moves between the trees of one training run, and not between many runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -143,8 +141,8 @@ def expected_optimism(ascents: Sequence[DualAscent], share: float, n_updates: in
     It is the mean of what several runs on a share of the queries recorded, times this share,
     because the optimism of a model falls in proportion to the number of its training queries.
     """
-    recorded = [ascent.optimism[: n_updates + 1][-1:] for ascent in ascents]
-    return share * np.mean([last for found in recorded for last in found] or [0.0], axis=0)
+    recorded = [last for ascent in ascents for last in ascent.optimism[: n_updates + 1][-1:]]
+    return np.asarray(share * np.mean(recorded, axis=0) if recorded else 0.0)
 
 
 def as_schedule(

@@ -4,8 +4,6 @@ Rankers describe themselves; see `pairity.rankers._estimators`. `pairity.reweigh
 reads both.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

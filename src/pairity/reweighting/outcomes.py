@@ -1,7 +1,5 @@
 """How a fit ended: why it stopped, what was reached, on which queries, and how sure that is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import Enum
 

@@ -4,8 +4,6 @@
 (x = 1) trade utility for a lower violation. A few warm-started trainings give them all.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

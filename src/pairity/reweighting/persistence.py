@@ -1,7 +1,5 @@
 """load: read a saved model from its folder."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

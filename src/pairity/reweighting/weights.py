@@ -1,7 +1,5 @@
 """The pair weights: from multipliers to the K × K table, and the table labelled by group."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

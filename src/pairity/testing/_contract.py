@@ -1,7 +1,5 @@
 """The parts that the checks of rankers and of methods share."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator

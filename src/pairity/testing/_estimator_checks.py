@@ -1,7 +1,5 @@
 """Checks of a ranker as an estimator; `check_ranker` describes the properties."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 from contextlib import suppress

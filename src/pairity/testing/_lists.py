@@ -1,7 +1,5 @@
 """The small data that the checks train on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

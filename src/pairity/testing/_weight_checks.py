@@ -1,7 +1,5 @@
 """Checks of a ranker's pair weights; `check_ranker` describes the properties."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from pairity.pairs.cells import cell_means, mean_auc

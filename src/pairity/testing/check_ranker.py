@@ -5,8 +5,6 @@ and compares the scores of the training items. The checks use only what
 `pairity.rankers.base.Ranker` describes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The user's Dask client: which one to use, and errors if its cluster is lost."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager

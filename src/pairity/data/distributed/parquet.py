@@ -4,8 +4,6 @@ The client reads only the footers of the files. Workers look at the queries arou
 partition may start.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -3,8 +3,6 @@
 Boosters silently lose the pairs of a query that is cut, so such queries are refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -17,8 +17,6 @@ checks at run time that arrays lie a few vectors apart, and otherwise adds in an
 `APART` entries the last digit never depends on where in memory the arrays are.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Lists of up to `SHORT` items compare all pairs, four items with a row of others 
 ones are sorted. See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -5,8 +5,6 @@ sorted and swept, with a Fenwick tree over the labels that counts, per group, th
 reach. See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

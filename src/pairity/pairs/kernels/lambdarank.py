@@ -18,8 +18,6 @@ gradient: a p δ - b (1 - p) δ = (a + b) p δ - b δ.
 See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -14,8 +14,6 @@ an exponential. Lists longer than `LONGEST` are skipped here; `pairity.pairs.ker
 processes them. See `pairity.pairs.kernels.common` for what all kernels have in common.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

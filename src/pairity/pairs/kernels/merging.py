@@ -13,8 +13,6 @@ are written too early are overwritten. See `pairity.pairs.kernels.common` for wh
 in common.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 

@@ -5,8 +5,6 @@ neither threads nor blocks change the draws. See `pairity.pairs.kernels.common` 
 have in common.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numba import njit
 
