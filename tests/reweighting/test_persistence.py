@@ -895,6 +895,17 @@ def test_flipped_and_truncated_bytes_give_a_model_file_error(saved, tmp_path):
     run()
 
 
+def test_a_number_that_is_too_large_gives_a_model_file_error(saved, tmp_path):
+    engine, _, original = saved
+    folder = Path(shutil.copytree(original, tmp_path / "model"))
+    path = folder / "manifest.json"
+    content = json.loads(path.read_text())
+    content["model"]["violation"] = 1.5
+    path.write_text(json.dumps(content).replace('"violation": 1.5', '"violation": 1e999'))
+    with pytest.raises(ModelFileError, match="digest"):
+        pairity.load(folder, **load_arguments(engine))
+
+
 def test_forged_files_give_a_model_file_error(saved, tmp_path):
     """Readers that are not an engine's hold against files whose digests were forged as well."""
     engine, _, original = saved

@@ -186,7 +186,7 @@ def _read_manifest(folder: Path) -> Entry:
     if version < 1:
         raise manifest.refuse("format_version", f"{version}")
     digest = content.pop("digest", None)
-    with suppress(RecursionError):  # of content that is nested too deeply
+    with suppress(RecursionError, ValueError):  # nested too deeply, or with an infinite number
         if digest == _digest({"format": FORMAT, **content}):
             return manifest
     raise _unusable(path, f"{_CHANGED}: its digest is not that of its content.")

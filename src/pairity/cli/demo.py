@@ -10,6 +10,8 @@ bias; the reweighted ranker is trained on the same labels. Both are audited on h
 against the biased labels and against the unbiased labels, which neither has seen.
 """
 
+from __future__ import annotations
+
 import argparse
 import time
 from functools import partial

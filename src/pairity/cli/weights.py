@@ -15,6 +15,8 @@ the table, the roles, and --test and --seed if `pairity train` was run with them
 model was not trained on is rejected.
 """
 
+from __future__ import annotations
+
 import argparse
 from typing import Any
 

@@ -65,8 +65,8 @@ class DualAscent:
     limit_growth = 1.2  # of the largest change after an update without a change of sign
     shrinkage = 0.5  # of both after a change of sign
     lead = 0.25  # κ, the share of the updates so far by which Δ lags behind
-    fixed_from = 0.9  # the share of the trees after which λ stays fixed
-    averaged = 0.2  # the share of the updates whose mean is the final λ
+    fixed_from = 0.975  # the share of the trees after which λ stays fixed
+    averaged = 0.3  # the share of the updates whose mean is the final λ
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class DualAscent:
     def _fix(self) -> None:
         if not self._fixed and self._visited:
             n_last = max(1, round(self.averaged * len(self._visited)))
-            self.lambda_ = np.mean(self._visited[-n_last:], axis=0)
+            self.lambda_ = self.weigher.settle(np.mean(self._visited[-n_last:], axis=0))
         self._fixed = True
 
 

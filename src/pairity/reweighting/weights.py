@@ -31,7 +31,7 @@ REVERSAL = 0.03
 MOST = 2.5
 
 FARTHEST = 8.0  # largest exponent: exp(8) is a weight ratio of 3,000, beyond it nothing changes
-_DECIMALS = 12  # of an exponent; further digits depend only on the order of summation
+_DECIMALS = 9  # of an exponent; digits from the twelfth on depend on the order of summation
 
 
 @dataclass(frozen=True, eq=False, repr=False)

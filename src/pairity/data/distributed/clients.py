@@ -77,7 +77,8 @@ def while_connected(client: Any) -> Iterator[None]:
 def workers_of(client: Any) -> dict[str, Any]:
     """What the scheduler knows of each worker, by address."""
     with while_connected(client):
-        info = client.scheduler_info(n_workers=-1)
+        # client.scheduler_info(n_workers=-1) may return what its own timer has fetched: no worker.
+        info = client.sync(client.scheduler.identity, n_workers=-1)
     if "workers" not in info:  # the client has just been closed
         raise lost_client(client)
     return dict(info["workers"])
