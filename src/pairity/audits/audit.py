@@ -20,7 +20,7 @@ from pairity._utils.text import make_frame, short_names, shorten
 from pairity._utils.typing import Array
 from pairity._utils.validation import is_real
 from pairity.audits.estimates import Estimate, estimate_all, resampled_weights, with_intervals
-from pairity.audits.measures import Settings, measure, measure_on_workers
+from pairity.audits.measures import Settings, measure
 from pairity.audits.tables import MOST_GROUPS, to_html, to_text
 from pairity.constraints import CATALOGUE, Constraint, as_constraint
 from pairity.data.checks import require_groups, require_preferences
@@ -300,6 +300,8 @@ def audit(
         require_preferences(queries)
         settings = replace(settings, gain=choose_gain(settings.gain, queries))
         if queries.distributed:
+            from pairity.audits._distributed import measure_on_workers
+
             measured = measure_on_workers(queries, settings)
         else:
             weight, n_resamples = queries.weight_of_query, settings.n_resamples

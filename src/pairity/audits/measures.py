@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
 from pairity import metrics
 from pairity._utils.typing import Array
 from pairity.audits import estimates
 from pairity.audits.estimates import Layout, Measure, Sums, Support
-from pairity.constraints import Constraint, PairwiseConstraint
+from pairity.constraints import Constraint
 from pairity.data.queries import Queries
-from pairity.exceptions import InputError
 from pairity.metrics.positions import Positions, ratio
 from pairity.pairs.cells import cell_counts, cell_sums
 
@@ -130,35 +127,3 @@ def _ndcg_within(queries: Queries, scores: Array, settings: Settings) -> Iterato
 # resample. The client draws how many of a resample's draws fall to each worker, and the worker
 # draws which of its queries these are. The result is a resample of all queries, as on one machine,
 # with other random numbers.
-
-
-def measure_on_workers(queries: Any, settings: Settings) -> Measured:
-    """What all workers measure on queries whose scores are their one feature."""
-    for label, constraint in settings.constraints.items():
-        if not isinstance(constraint, PairwiseConstraint):
-            raise InputError(
-                f"The constraint {label!r} is a function of all queries at once, which are on "
-                "several workers. Audit Dask collections with constraints of the catalogue."
-            )
-    n_workers = len(queries.shares)
-    seeds = check_random_state(settings.random_state).randint(2**31 - 1, size=1 + n_workers)
-    n_queries = np.array(queries.gather(lambda part: np.count_nonzero(part.weight_of_query)))
-    n = int(n_queries.sum())
-    n_resamples = settings.n_resamples if n > 1 else 0  # one query has no variation between queries
-    rng = np.random.default_rng(int(seeds[0]))
-    n_draws = rng.multinomial(n, n_queries / n, size=n_resamples)  # of each worker's queries
-    plans = list(zip(seeds[1:].tolist(), n_draws.T, strict=True))
-    parts = queries.gather(partial(_measure_share, settings), plans)
-    total: Measured = reduce(Measured.__add__, [part for part in parts if part is not None])
-    return total
-
-
-def _measure_share(
-    settings: Settings, queries: Queries, plan: tuple[int, NDArray[np.int64]]
-) -> Measured | None:
-    """What one worker measures; None if all its queries have weight 0."""
-    if not queries.weight_of_query.any():
-        return None
-    (seed, n_draws), weight = plan, queries.weight_of_query
-    draws = estimates.draw_queries(np.random.default_rng(seed), weight[weight > 0], n_draws)
-    return measure(queries, settings, draws)
