@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, cg
 
 from pairity._utils.json_codec import Entry, to_plain
-from pairity._utils.threads import n_threads, run_all
+from pairity._utils.threads import run_all
 from pairity._utils.typing import Array
 from pairity._utils.validation import require_count, require_number
 from pairity.data.checks import require_preferences
@@ -30,6 +30,7 @@ from pairity.rankers._products import one_blas_thread, times
 
 # Below about this gradient, rounding hides the difference between the losses of two points.
 _ROUNDING = 1e-7
+_N_BLOCKS = 8  # of the sample that curvature is estimated from, on any number of threads
 _MOST_EXACT = 64  # features up to which `response` computes the exact Hessian
 _ARRAYS = ("coef", "beta", "scale")  # of a saved ranker
 
@@ -358,7 +359,7 @@ def _curvature(weights: Array, scale: Array, beta: Array, margin: float, part: Q
         return np.asarray(squares) / scale / scale
     order, bounds = part.layout.order, part.layout.bounds
     standard = part.cached("standardised", scale.tobytes(), lambda: _standardise(part, scale))
-    cuts = np.unique(np.searchsorted(bounds, np.linspace(0, part.n_items, 2 * n_threads() + 1)))
+    cuts = np.unique(np.searchsorted(bounds, np.linspace(0, part.n_items, _N_BLOCKS + 1)))
 
     def of_block(first: int, last: int) -> Array:
         rows = slice(bounds[first], bounds[last])
