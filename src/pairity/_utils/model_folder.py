@@ -196,14 +196,14 @@ def _read(path: Path, size: int | None = None) -> bytes:
     """Read a regular file, of this size where one is given."""
     try:
         status = os.lstat(path)
-        found = f"has {status.st_size} bytes"
+        length = f"has {status.st_size} bytes"
         if not stat.S_ISREG(status.st_mode):
             raise _unusable(path, "is a link or a special file, not a regular file.")
         if size is None and status.st_size > _MAX_MANIFEST_BYTES:
-            raise _unusable(path, f"{found}, which is too large for a manifest.")
+            raise _unusable(path, f"{length}, which is too large for a manifest.")
         if size is not None and status.st_size != size:
             expected = f"but {size} according to its manifest: it was truncated or changed."
-            raise _unusable(path, f"{found}, {expected}")
+            raise _unusable(path, f"{length}, {expected}")
         return path.read_bytes()
     except FileNotFoundError as error:
         raise _unusable(path, "is missing.") from error

@@ -226,7 +226,7 @@ def parse_lines(
             position = end
             while _is_blank(text[position]):
                 position += 1
-            found = 0
+            present = 0
             if text[position] == 113 and text[position + 1] == 105 and text[position + 2] == 100:
                 start = position
                 if text[position + 3] != 58 or not 48 <= text[position + 4] <= 57:
@@ -240,11 +240,11 @@ def parse_lines(
                     status, position = LARGE_QID, start
                     break
                 qids[rows] = qid
-                found = 1
+                present = 1
             if has_qid < 0:
-                has_qid, first_row = found, begin
-            elif has_qid != found:
-                status, position = SOME_QID if found else NO_QID, begin
+                has_qid, first_row = present, begin
+            elif has_qid != present:
+                status, position = SOME_QID if present else NO_QID, begin
                 break
             before = entries
             last = lowest_index - 1

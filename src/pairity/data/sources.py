@@ -87,11 +87,11 @@ def open_queries(
     ...     print(queries.n_queries, queries.n_items)
     1 2
     """
-    given = {name: column for name, column in columns.items() if column is not None}
-    scores = given.pop("scores", None)
-    queries = _ready(given)
+    passed = {name: column for name, column in columns.items() if column is not None}
+    scores = passed.pop("scores", None)
+    queries = _ready(passed)
     if queries is None and queries_type(columns) is Queries:
-        queries = Queries.from_arrays(**{"X": None, "y": None, **given}, raw=raw)
+        queries = Queries.from_arrays(**{"X": None, "y": None, **passed}, raw=raw)
     if queries is not None:
         if groups is not None:
             queries = queries.with_groups_of(groups)
@@ -103,9 +103,9 @@ def open_queries(
     from pairity.data.distributed.queries import DaskQueries
 
     if scores is not None:
-        given["scores"] = scores
+        passed["scores"] = scores
     with using_client(client, announce=announce) as connected:
-        yield DaskQueries.from_collections(connected, raw=raw, groups=groups, **given)
+        yield DaskQueries.from_collections(connected, raw=raw, groups=groups, **passed)
 
 
 def _ready(given: Mapping[str, Any]) -> Any:

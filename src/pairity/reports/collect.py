@@ -125,10 +125,11 @@ def collect(
     **options
         See `Options`.
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    settings = {name: value for name, value in options.items() if value is not None}
     if model is not None:
-        given = {"constraint": model.constraint, "tolerance": model.outcome_.tolerance, **given}
-    chosen = Options(**given)
+        inherited = {"constraint": model.constraint, "tolerance": model.outcome_.tolerance}
+        settings = {**inherited, **settings}
+    chosen = Options(**settings)
     scored = {name: _as_scored(name, ranker) for name, ranker in rankers.items()}
     names = list(scored)
     before, after = _compared(chosen, names)

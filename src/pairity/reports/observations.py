@@ -105,8 +105,8 @@ def position_shares(queries: Queries, scores: Array) -> Array:
     position = ranks.rank[use] - 1
     total = sums(position, weight, last)
     members = (queries.group[ranks.order] == k for k in range(queries.n_groups))
-    held = (weight * ranks.share(member)[ranks.order][use] for member in members)
-    return np.array([ratio(sums(position, values, last), total) for values in held])
+    weighted = (weight * ranks.share(member)[ranks.order][use] for member in members)
+    return np.array([ratio(sums(position, values, last), total) for values in weighted])
 
 
 # --- example rankings ----------------------------------------------------------------------------

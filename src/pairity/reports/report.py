@@ -255,8 +255,8 @@ def _heat_class(difference: float) -> str:
 
 
 def _ndcg(candidate: Candidate) -> Estimate:
-    found = (e for e in candidate.estimates if e.measure.startswith("ndcg"))
-    return next(found, Estimate("ndcg"))
+    cuts = (e for e in candidate.estimates if e.measure.startswith("ndcg"))
+    return next(cuts, Estimate("ndcg"))
 
 
 def _hash(text: str) -> str:

@@ -35,7 +35,7 @@ _FURTHER = (
 
 def limits_of(problem: Problem, best: Round, tolerance: float) -> tuple[str, ...]:
     """Sentences about what limits the fit whose best round this is, and what may help."""
-    found = [
+    sentences = [
         *_noise(problem, best, tolerance),
         *_labels(problem, tolerance),
         *_features(problem, best),
@@ -43,7 +43,7 @@ def limits_of(problem: Problem, best: Round, tolerance: float) -> tuple[str, ...
         *_weights(problem, best),
         *_long_lists(problem),
     ]
-    return (*found, _FURTHER)
+    return (*sentences, _FURTHER)
 
 
 def _noise(problem: Problem, best: Round, tolerance: float) -> Iterator[str]:
@@ -137,12 +137,12 @@ def separation(queries: Any, first: int, second: int) -> float | None:
     except InputError:
         return None
     known = np.isin(part.group, (first, second))
-    told = Queries.from_arrays(
+    labelled = Queries.from_arrays(
         part.X, part.group == first, qid=part.query, sample_weight=known.astype(np.float64)
     )
-    if told.n_queries < 2:
+    if labelled.n_queries < 2:
         return None
-    halves = [told.take(np.arange(start, told.n_queries, 2)) for start in (0, 1)]
+    halves = [labelled.take(np.arange(start, labelled.n_queries, 2)) for start in (0, 1)]
     if not all(map(has_preferences, halves)):
         return None
     ranker = LinearRanker().fit_pairs(halves[0], np.ones((halves[0].n_groups,) * 2))

@@ -67,12 +67,12 @@ def encode_settings(model: Any, leave_out: tuple[str, ...] = NOT_SETTINGS) -> di
 
 def describe_model(model: Any) -> dict[str, Any]:
     """Describe a fitted model for its manifest."""
-    given = "adapter" if isinstance(model.ranker, type(model.ranker_)) else "wrapped"
+    kind = "adapter" if isinstance(model.ranker, type(model.ranker_)) else "wrapped"
     described: dict[str, Any] = to_plain(
         SavedModel(
             class_="FairRanker",
             settings=encode_settings(model),
-            ranker_given="default" if model.ranker is None else given,  # type: ignore[arg-type]
+            ranker_given="default" if model.ranker is None else kind,  # type: ignore[arg-type]
             features={**describe_features(model), "types": model._feature_types},
             groups=model.groups_,
             constraint=_describe_constraint(model.constraint),

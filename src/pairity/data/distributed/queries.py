@@ -112,7 +112,7 @@ class DaskQueries(Cache):
             summaries = client.gather(client.map(partitions.summarize, read))
             partitions.require_alike(summaries)
             distinct = client.gather(client.map(attrgetter("distinct"), read))
-            found = partitions.common_groups(distinct)
+            common = partitions.common_groups(distinct)
             present = [number for number, summary in enumerate(summaries) if summary is not None]
             known = [summaries[number] for number in present]
             if partitions.may_be_cut(known):  # queries whose rows are on several partitions
@@ -124,7 +124,7 @@ class DaskQueries(Cache):
             content = digest_of_parts(client.gather(client.map(partitions.piece_digest, read)))
         queries = cls(
             client=client,
-            groups=found if groups is None else groups,
+            groups=common if groups is None else groups,
             summaries=known,
             pieces=[delayed[number] for number in present],
             content=content,

@@ -34,14 +34,14 @@ def _sort_again(b, head, end, scores, order, rising, keys):
             keys[r] = x
             highest = x
             continue
-        at = np.uintp(r)
-        while at > 0 and keys[at - np.uintp(1)] > x:
-            keys[at] = keys[at - np.uintp(1)]
-            rising[np.uintp(head) + at] = rising[np.uintp(head) + at - np.uintp(1)]
-            at -= np.uintp(1)
+        place = np.uintp(r)
+        while place > 0 and keys[place - np.uintp(1)] > x:
+            keys[place] = keys[place - np.uintp(1)]
+            rising[np.uintp(head) + place] = rising[np.uintp(head) + place - np.uintp(1)]
+            place -= np.uintp(1)
             left -= 1
-        keys[at] = x
-        rising[np.uintp(head) + at] = item
+        keys[place] = x
+        rising[np.uintp(head) + place] = item
         if left < 0:
             break
     if left < 0:
@@ -149,17 +149,17 @@ def merge(first, last, layout, scores, margin, rising, near, far, sums, cells):
             tied |= lower[above[i]] == upper[i]
             level[i] = above[i]
         if tied:
-            at = np.uint32(0)
+            passed_level = np.uint32(0)
             for i in range(u):
-                at = max(at, above[i])
-                while lower[at] == upper[i]:
-                    at += np.uint32(1)
-                level[i] = at
+                passed_level = max(passed_level, above[i])
+                while lower[passed_level] == upper[i]:
+                    passed_level += np.uint32(1)
+                level[i] = passed_level
         for k in range(n_codes):
             for r in range(np.uintp(0), np.uintp(u)):
-                one = sums[k, np.uintp(of_lower) + np.uintp(above[r])]
-                two = sums[k, np.uintp(of_lower) + np.uintp(level[r])]
-                passed[np.uintp(rising[np.uintp(b) + r])] = 0.5 * (one + two)
+                below = sums[k, np.uintp(of_lower) + np.uintp(above[r])]
+                level_or_below = sums[k, np.uintp(of_lower) + np.uintp(level[r])]
+                passed[np.uintp(rising[np.uintp(b) + r])] = 0.5 * (below + level_or_below)
             head = 0
             while head < u:  # items of one label are listed group by group
                 group = code[b + head]
@@ -171,16 +171,16 @@ def merge(first, last, layout, scores, margin, rising, near, far, sums, cells):
 
 
 @inlined
-def _mix(n, at, sums, table, share, mixed):
+def _mix(n, begin, sums, table, share, mixed):
     """Write ``mixed[k]``: the sum over c of ``table[k, c]``, the share of c and its sums."""
     for k in range(len(table)):
-        one = table[k, 0] * share[0]
+        factor = table[k, 0] * share[0]
         for r in range(np.uintp(0), np.uintp(n + 1)):
-            mixed[k, r] = one * sums[0, np.uintp(at) + r]
+            mixed[k, r] = factor * sums[0, np.uintp(begin) + r]
         for c in range(1, len(table)):
-            one = table[k, c] * share[c]
+            factor = table[k, c] * share[c]
             for r in range(np.uintp(0), np.uintp(n + 1)):
-                mixed[k, r] += one * sums[c, np.uintp(at) + r]
+                mixed[k, r] += factor * sums[c, np.uintp(begin) + r]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"})
