@@ -12,13 +12,13 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from pairity._utils.model_folder import VERSION  # noqa: E402
-from support.model_catalogue import ENGINES, LABELS, MADE, NEW, make_model  # noqa: E402
+from support.model_catalogue import ENGINES, LABELS, MADE, make_model, make_new_items  # noqa: E402
 
 
 def main():
     folder = HERE / f"v{VERSION}"
     folder.mkdir()
-    X = NEW[:12].round(3)
+    X = make_new_items()[:12].round(3)
     expected = {"X": X.tolist(), "scores": {}}
     for engine in ENGINES:
         with warnings.catch_warnings():

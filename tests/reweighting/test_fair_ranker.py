@@ -23,9 +23,14 @@ from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.weights import MOST, REVERSAL, START
-from support.fit_cases import FRAME, HELD, NAMES, THREE, TWO, MinimalRanker, fit, make
+from support.fit_cases import FRAME, HELD, NAMES, TWO, MinimalRanker, fit, make
 
 CONSTRAINTS = ["statistical", "inter", "intra", "marginal"]
+
+
+@pytest.fixture(scope="session")
+def three_groups():
+    return make(n_groups=3, n_items=30)
 
 
 def rows(data, chosen):
@@ -69,13 +74,15 @@ def test_default_ranker_is_linear():
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-def test_order_of_rows_does_not_matter(constraint):
-    shuffled = np.random.default_rng(1).permutation(len(THREE["y"]))
-    first, second = fit(THREE, constraint), fit(rows(THREE, shuffled), constraint)
+def test_order_of_rows_does_not_matter(three_groups, constraint):
+    shuffled = np.random.default_rng(1).permutation(len(three_groups["y"]))
+    first, second = fit(three_groups, constraint), fit(rows(three_groups, shuffled), constraint)
     assert_same_fit(first, second)
-    scores = first.predict(THREE["X"])
-    np.testing.assert_allclose(first.predict(THREE["X"][shuffled]), scores[shuffled], rtol=1e-12)
-    np.testing.assert_allclose(second.predict(THREE["X"]), scores, rtol=1e-6, atol=1e-9)
+    scores = first.predict(three_groups["X"])
+    np.testing.assert_allclose(
+        first.predict(three_groups["X"][shuffled]), scores[shuffled], rtol=1e-12
+    )
+    np.testing.assert_allclose(second.predict(three_groups["X"]), scores, rtol=1e-6, atol=1e-9)
 
 
 def test_scores_come_back_in_the_callers_order():
@@ -88,11 +95,11 @@ def test_scores_come_back_in_the_callers_order():
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-def test_renaming_groups_permutes_the_table(constraint):
+def test_renaming_groups_permutes_the_table(three_groups, constraint):
     new = {"group 1": "b", "group 2": "c", "group 3": "a"}
-    renamed = [new[name] for name in THREE["sensitive_features"]]
-    before = fit(THREE, constraint)
-    after = fit({**THREE, "sensitive_features": renamed}, constraint)
+    renamed = [new[name] for name in three_groups["sensitive_features"]]
+    before = fit(three_groups, constraint)
+    after = fit({**three_groups, "sensitive_features": renamed}, constraint)
     assert after.groups_ == ("a", "b", "c")
     for first in new:
         for second in new:
@@ -117,8 +124,8 @@ def test_order_of_rows_does_not_decide_what_is_held_out():
 
 
 @pytest.mark.parametrize("validation", [None, 0.25])
-def test_same_data_gives_the_same_model_twice(validation):
-    first, second = (fit(THREE, validation=validation, random_state=3) for _ in range(2))
+def test_same_data_gives_the_same_model_twice(three_groups, validation):
+    first, second = (fit(three_groups, validation=validation, random_state=3) for _ in range(2))
     np.testing.assert_array_equal(first.ranker_.coef_, second.ranker_.coef_)
     np.testing.assert_array_equal(first.pair_weights_.table, second.pair_weights_.table)
 
@@ -389,14 +396,14 @@ def test_validation_weights_count():
     assert_measured_on(model, StatisticalParity(), Queries.from_arrays(**rows(HELD, weight > 0)))
 
 
-def test_groups_of_validation_are_matched_by_name():
+def test_groups_of_validation_are_matched_by_name(three_groups):
     """Only two of three groups, listed in another order, in the validation data."""
     few = make(8, 20, random_state=7)
     few["sensitive_features"] = np.where(
         few["sensitive_features"] == "group 1", "group 3", "group 1"
     )
     constraint = StatisticalParity(only=[("group 1", "group 3")])
-    model = fit(THREE, constraint, validation=few)
+    model = fit(three_groups, constraint, validation=few)
     scores = model.predict(few["X"])
     expected = StatisticalParity().delta(Queries.from_arrays(**few), scores)
     assert model.violation_ == pytest.approx(largest_gap(expected))
@@ -410,8 +417,9 @@ HARD = make(20, 20, n_groups=3, strength=3.0, world=BiasedWorld(n_features=2))
 
 def one_feature():
     """With a single feature only the sign of its coefficient decides: nothing can be evened out."""
-    X = (THREE["sensitive_features"] == "group 1")[:, None] + 0.5 * THREE["X"][:, :1]
-    return {**THREE, "X": X}
+    data = make(n_groups=3, n_items=30)
+    X = (data["sensitive_features"] == "group 1")[:, None] + 0.5 * data["X"][:, :1]
+    return {**data, "X": X}
 
 
 @pytest.mark.parametrize("solver", ["damped", PlainStep(eta=5.0)])
@@ -504,8 +512,8 @@ def test_a_missed_target_is_reported(data, parameters, outcome):
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-def test_weights_follow_from_lambda(constraint):
-    model = fit(THREE, constraint)
+def test_weights_follow_from_lambda(three_groups, constraint):
+    model = fit(three_groups, constraint)
     lambda_ = model.lambda_ if model.lambda_.ndim == 2 else np.tile(model.lambda_[:, None], 3)
     np.testing.assert_allclose(model.pair_weights_.table, np.exp(np.minimum(lambda_, MOST)))
     reversed_ = REVERSAL * np.maximum(np.exp(-lambda_ - START) - 1.0, 0.0)

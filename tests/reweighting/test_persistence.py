@@ -28,11 +28,11 @@ from support.model_catalogue import (
     ENGINES,
     LABELS,
     MADE,
-    NEW,
     OPTIONS,
     load_arguments,
     make_model,
     make_module,
+    make_new_items,
     need,
     same_bits,
 )
@@ -49,6 +49,11 @@ def fit(model, X=MADE.X, **more):
 def save_and_load(model, folder, **given):
     model.save(folder)
     return pairity.load(folder, **given)
+
+
+@pytest.fixture(scope="session")
+def new_items():
+    return make_new_items()
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -94,10 +99,10 @@ def refused(folder, *words, error=ModelFileError, **given):
 # --- saved and loaded -----------------------------------------------------------------------------
 
 
-def test_bit_for_bit(saved):
+def test_bit_for_bit(new_items, saved):
     engine, model, folder = saved
     loaded = pairity.load(folder, **load_arguments(engine))
-    for X in (NEW, MADE.X):
+    for X in (new_items, MADE.X):
         assert same_bits(loaded.predict(X), model.predict(X))
     assert type(loaded) is FairRanker
     assert type(loaded.ranker_) is type(model.ranker_)
@@ -126,11 +131,11 @@ def test_all_that_was_learned(saved):
     assert inner <= set(vars(loaded.ranker_))
 
 
-def test_a_clone_fits_to_the_same_model(saved):
+def test_a_clone_fits_to_the_same_model(new_items, saved):
     engine, model, folder = saved
     loaded = pairity.load(folder, **load_arguments(engine))
     again = fit(clone(loaded))
-    assert same_bits(again.predict(NEW), model.predict(NEW))
+    assert same_bits(again.predict(new_items), model.predict(new_items))
     assert type(loaded.ranker) is type(model.ranker)
     own = {name: value for name, value in model.get_params(deep=False).items() if name != "ranker"}
     assert own == {name: getattr(loaded, name) for name in own}
@@ -138,27 +143,27 @@ def test_a_clone_fits_to_the_same_model(saved):
         assert repr(loaded) == repr(model)
 
 
-def test_saved_again_it_is_the_same(saved, tmp_path):
+def test_saved_again_it_is_the_same(new_items, saved, tmp_path):
     engine, _, folder = saved
     loaded = pairity.load(folder, **load_arguments(engine))
     again = save_and_load(loaded, tmp_path / "again", **load_arguments(engine))
-    assert same_bits(again.predict(NEW), loaded.predict(NEW))
+    assert same_bits(again.predict(new_items), loaded.predict(new_items))
     first, second = (json.loads((at / "manifest.json").read_text()) for at in
                      (folder, tmp_path / "again"))  # fmt: skip
     for name in ("model", "ranker", "versions"):
         assert first[name] == second[name]
 
 
-def test_a_ranker_alone(saved, tmp_path):
+def test_a_ranker_alone(new_items, saved, tmp_path):
     engine, model, _ = saved
     ranker = clone(model.ranker_)
     ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
     loaded = save_and_load(ranker, tmp_path / "ranker", **load_arguments(engine))
     assert type(loaded) is type(ranker)
-    assert same_bits(loaded.predict(NEW), ranker.predict(NEW))
+    assert same_bits(loaded.predict(new_items), ranker.predict(new_items))
     assert "model" not in json.loads((tmp_path / "ranker" / "manifest.json").read_text())
     with pytest.raises(InputError, match="X has 4 features"):
-        loaded.predict(NEW[:, :4])
+        loaded.predict(new_items[:, :4])
 
 
 def test_the_manifest(saved):
@@ -182,7 +187,7 @@ def test_the_manifest(saved):
         assert f"`{name}`" in described or f"`{name}." in described, name
 
 
-def test_nothing_is_pickled(saved, monkeypatch):
+def test_nothing_is_pickled(new_items, saved, monkeypatch):
     engine, model, folder = saved
 
     def never(*_, **__):
@@ -191,13 +196,13 @@ def test_nothing_is_pickled(saved, monkeypatch):
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, name, never)
     loaded = pairity.load(folder, **load_arguments(engine))
-    assert same_bits(loaded.predict(NEW), model.predict(NEW))
+    assert same_bits(loaded.predict(new_items), model.predict(new_items))
     for path in folder.iterdir():
         assert b"cposix" not in path.read_bytes()
         assert not path.read_bytes().startswith(b"\x80")
 
 
-def test_settings_of_every_kind(tmp_path):
+def test_settings_of_every_kind(new_items, tmp_path):
     constraint = InterGroup(
         average="pair", only=[("group 1", "group 2")], target={("group 1", "group 2"): 0.01}
     )
@@ -207,7 +212,7 @@ def test_settings_of_every_kind(tmp_path):
     )  # fmt: skip
     loaded = save_and_load(fit(model), tmp_path / "model")
     assert loaded.get_params() == model.get_params()
-    assert same_bits(fit(clone(loaded)).predict(NEW), model.predict(NEW))
+    assert same_bits(fit(clone(loaded)).predict(new_items), model.predict(new_items))
 
 
 def test_marginal_multipliers_are_by_group(tmp_path):
@@ -219,7 +224,7 @@ def test_marginal_multipliers_are_by_group(tmp_path):
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_names_and_types_of_features(tmp_path, library):
+def test_names_and_types_of_features(new_items, tmp_path, library):
     pytest.importorskip(library, reason=f"{library} is not installed")
     from pairity._utils.text import make_frame
 
@@ -237,7 +242,7 @@ def test_names_and_types_of_features(tmp_path, library):
         (turned, "must be in the same order"),
         (make_frame({name: columns[name] for name in "vwxy"}, library), "z"),
         (make_frame({f"{name}{name}": columns[name] for name in "vwxyz"}, library), "vv"),
-        (NEW[:, :4], "X has 4 features, but FairRanker is expecting 5"),
+        (new_items[:, :4], "X has 4 features, but FairRanker is expecting 5"),
     ):
         with pytest.raises(InputError, match=words):
             loaded.predict(X)
@@ -336,14 +341,14 @@ def test_after_early_stopping(tmp_path, engine, categories):
 
 
 @pytest.mark.parametrize("booster", ["dart", "gblinear"])
-def test_other_boosters(tmp_path, booster):
+def test_other_boosters(new_items, tmp_path, booster):
     need("xgboost")
     from xgboost import XGBRanker
 
     ranker = XGBRanker(n_estimators=6, booster=booster, n_jobs=1, random_state=0)
     model = fit(FairRanker(ranker, max_rounds=1))
     loaded = save_and_load(model, tmp_path / "model")
-    assert same_bits(loaded.predict(NEW), model.predict(NEW))
+    assert same_bits(loaded.predict(new_items), model.predict(new_items))
 
 
 def test_many_groups_with_odd_names(tmp_path):
@@ -371,10 +376,10 @@ def my_gap(queries, scores):
         ("solver", type("Own", (PlainStep,), {})(), "a Own"),
     ],
 )
-def test_a_setting_that_is_not_stored(tmp_path, name, value, said):
+def test_a_setting_that_is_not_stored(new_items, tmp_path, name, value, said):
     model = fit(FairRanker(**{**OPTIONS, name: value}))
     loaded = save_and_load(model, tmp_path / "model")
-    assert same_bits(loaded.predict(NEW), model.predict(NEW))
+    assert same_bits(loaded.predict(new_items), model.predict(new_items))
     assert said in repr(getattr(loaded, name))
     for unfitted in (loaded, clone(loaded), copy.deepcopy(loaded)):
         with pytest.raises(InputError, match=rf"{name} was {said}.*set_params\({name}=") as caught:
@@ -388,20 +393,20 @@ def test_a_setting_that_is_not_stored(tmp_path, name, value, said):
     fit(clone(loaded).set_params(**{name: value}))
 
 
-def test_an_engines_setting_that_is_not_stored(tmp_path):
+def test_an_engines_setting_that_is_not_stored(new_items, tmp_path):
     need("lightgbm")
     from lightgbm import LGBMRanker
 
     state = np.random.RandomState(0)
     model = fit(FairRanker(LGBMRanker(n_estimators=3, random_state=state, n_jobs=1), **OPTIONS))
     loaded = save_and_load(model, tmp_path / "model")
-    assert same_bits(loaded.predict(NEW), model.predict(NEW))
+    assert same_bits(loaded.predict(new_items), model.predict(new_items))
     with pytest.raises(InputError, match=r"ranker.random_state was .*ranker__random_state="):
         fit(clone(loaded))
     fit(clone(loaded).set_params(ranker__random_state=0))
 
 
-def test_saving_draws_no_random_number(tmp_path):
+def test_saving_draws_no_random_number(new_items, tmp_path):
     need("xgboost")
     from xgboost import XGBRanker
 
@@ -411,10 +416,10 @@ def test_saving_draws_no_random_number(tmp_path):
     before = state.get_state()[2]
     loaded = save_and_load(model, tmp_path / "model")
     assert state.get_state()[2] == before  # XGBoost would draw when asked for its parameters
-    assert same_bits(loaded.predict(NEW), model.predict(NEW))
+    assert same_bits(loaded.predict(new_items), model.predict(new_items))
 
 
-def test_an_object_of_another_class_is_not_stored(tmp_path):
+def test_an_object_of_another_class_is_not_stored(new_items, tmp_path):
     need("lightgbm")
     from lightgbm import LGBMRanker
 
@@ -423,7 +428,7 @@ def test_an_object_of_another_class_is_not_stored(tmp_path):
 
     model = fit(FairRanker(Mine(n_estimators=3, n_jobs=1), **OPTIONS))
     loaded = save_and_load(model, tmp_path / "model")
-    assert same_bits(loaded.predict(NEW), model.predict(NEW))
+    assert same_bits(loaded.predict(new_items), model.predict(new_items))
     with pytest.raises(InputError, match="ranker was a Mine"):
         fit(clone(loaded))
 
@@ -495,7 +500,7 @@ def test_a_torch_model_needs_its_module():
     assert all(torch.equal(before[name], now) for name, now in module.state_dict().items())
 
 
-def test_modules_of_other_kinds(tmp_path):
+def test_modules_of_other_kinds(new_items, tmp_path):
     need("torch")
     import torch
 
@@ -517,7 +522,7 @@ def test_modules_of_other_kinds(tmp_path):
     ranker = TorchRanker(module, epochs=2, standardise=False, random_state=0, device="cpu")
     ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
     loaded = save_and_load(ranker, tmp_path / "ranker", module=Tied())
-    assert same_bits(loaded.predict(NEW), ranker.predict(NEW))
+    assert same_bits(loaded.predict(new_items), ranker.predict(new_items))
 
 
 def test_module_is_for_torch_only(linear):
@@ -527,7 +532,7 @@ def test_module_is_for_torch_only(linear):
 # --- scikit-learn --------------------------------------------------------------------------------
 
 
-def test_regressors(tmp_path):
+def test_regressors(new_items, tmp_path):
     need("newton")
     from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
     from sklearn.linear_model import SGDRegressor
@@ -550,7 +555,7 @@ def test_regressors(tmp_path):
         ranker = RegressorRanker(regressor, n_estimators=2, loss="hinge")
         ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
         loaded = save_and_load(ranker, tmp_path / f"{number}")
-        assert same_bits(loaded.predict(NEW), ranker.predict(NEW))
+        assert same_bits(loaded.predict(new_items), ranker.predict(new_items))
         assert repr(loaded) == repr(ranker)
 
 
@@ -906,7 +911,7 @@ def test_a_number_that_is_too_large_gives_a_model_file_error(saved, tmp_path):
         pairity.load(folder, **load_arguments(engine))
 
 
-def test_forged_files_give_a_model_file_error(saved, tmp_path):
+def test_forged_files_give_a_model_file_error(new_items, saved, tmp_path):
     """Readers that are not an engine's hold against files whose digests were forged as well."""
     engine, _, original = saved
     if engine not in ("linear", "torch", "newton"):
@@ -932,7 +937,7 @@ def test_forged_files_give_a_model_file_error(saved, tmp_path):
         except ModelFileError:
             return
         if engine != "newton":  # whose regressors may be of any kind now
-            assert loaded.predict(NEW).shape == (len(NEW),)
+            assert loaded.predict(new_items).shape == (len(new_items),)
 
     run()
 

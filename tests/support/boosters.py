@@ -4,6 +4,7 @@ import numpy as np
 
 from pairity.datasets import make_biased_ranking
 
+# Lists of cases need these when tests are collected, where there are no fixtures yet.
 MADE = make_biased_ranking(40, 15, n_labels=3, random_state=0)
 DATA = {name: getattr(MADE, name) for name in ("X", "y", "qid", "sensitive_features")}
 LABELS = {name: DATA[name] for name in ("y", "qid", "sensitive_features")}

@@ -8,9 +8,9 @@ import pytest
 from pairity import FairRanker, LinearRanker
 from pairity.datasets import make_biased_ranking
 
+# Lists of cases need these when tests are collected, where there are no fixtures yet.
 MADE = make_biased_ranking(30, 12, n_labels=3, random_state=0)
 LABELS = {"y": MADE.y, "qid": MADE.qid, "sensitive_features": MADE.sensitive_features}
-NEW = make_biased_ranking(10, 12, random_state=1).X
 OPTIONS = {"tolerance": 0.05, "max_rounds": 3}
 ENGINES = {
     "linear": (),
@@ -20,6 +20,11 @@ ENGINES = {
     "torch": ("torch", "safetensors"),
     "newton": ("skops",),
 }
+
+
+def make_new_items():
+    """Features of items that no model was trained on."""
+    return make_biased_ranking(10, 12, random_state=1).X
 
 
 def need(engine):
