@@ -1,4 +1,7 @@
-"""Shared by all tests: the real data, Hypothesis settings, and Dask clusters."""
+"""Shared by all tests: Hypothesis settings, the real data, small data, and Dask clusters.
+
+Data of session fixtures are shared, so a test that changes them must copy them first.
+"""
 
 import gc
 import os
@@ -23,6 +26,35 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip("the real data sets are not beside this checkout")
     return folder
+
+
+# --- small data to fit on -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def two_groups():
+    """The arguments of `fit`: 12 queries of 20 items in two groups."""
+    from support.fit_cases import make
+
+    return make()
+
+
+@pytest.fixture(scope="session")
+def held_out():
+    """The same for 8 other queries."""
+    from support.fit_cases import make
+
+    return make(8, 20, random_state=7)
+
+
+@pytest.fixture(scope="session")
+def frame(two_groups):
+    """The features of `two_groups` as a pandas DataFrame with the columns `NAMES`."""
+    import pandas as pd
+
+    from support.fit_cases import NAMES
+
+    return pd.DataFrame(two_groups["X"], columns=NAMES)
 
 
 # --- Dask ----------------------------------------------------------------------------------------

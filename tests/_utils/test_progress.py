@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pairity._utils import progress
-from support.fit_cases import TWO, MinimalRanker, fit
+from support.fit_cases import MinimalRanker, fit
 
 
 class FakeTerminal(io.StringIO):
@@ -60,8 +60,8 @@ def fire_in(fit_number):
     return MinimalRanker(act)
 
 
-def test_progress_of_a_long_fit_on_a_terminal(capsys, stderr):
-    fit(TWO, ranker=fire_in(1), solver="plain")
+def test_progress_of_a_long_fit_on_a_terminal(two_groups, capsys, stderr):
+    fit(two_groups, ranker=fire_in(1), solver="plain")
     (timer,) = FakeTimer.created
     assert timer.seconds == progress.PATIENCE == 2.0
     assert not timer.waiting
@@ -73,31 +73,31 @@ def test_progress_of_a_long_fit_on_a_terminal(capsys, stderr):
     assert capsys.readouterr().out == ""
 
 
-def test_progress_of_a_single_long_round(stderr):
-    fit(TWO, ranker=fire_in(0), max_rounds=0)
+def test_progress_of_a_single_long_round(two_groups, stderr):
+    fit(two_groups, ranker=fire_in(0), max_rounds=0)
     assert "0/1" in stderr.getvalue()
 
 
-def test_no_progress_of_a_quick_fit(stderr):
-    fit(TWO)
+def test_no_progress_of_a_quick_fit(two_groups, stderr):
+    fit(two_groups)
     (timer,) = FakeTimer.created
     assert not timer.waiting
     timer.function()  # fires at the last moment
     assert stderr.getvalue() == ""
 
 
-def test_progress_ends_with_an_error(stderr):
+def test_progress_ends_with_an_error(two_groups, stderr):
     def act(number):
         FakeTimer.created[0].function()
         raise MemoryError
 
     with pytest.raises(MemoryError):
-        fit(TWO, ranker=MinimalRanker(act))
+        fit(two_groups, ranker=MinimalRanker(act))
     output = stderr.getvalue()
     assert output.rindex("\x1b[?25h") > output.rindex("\x1b[?25l")
 
 
-def test_progress_does_not_redirect_stdout(capsys, stderr):
+def test_progress_does_not_redirect_stdout(two_groups, capsys, stderr):
     """A ranker can print to stdout while the bar is shown."""
 
     def act(number):
@@ -105,28 +105,28 @@ def test_progress_does_not_redirect_stdout(capsys, stderr):
             FakeTimer.created[0].function()
         sys.stdout.write(f"fit {number}\n")
 
-    fit(TWO, ranker=MinimalRanker(act), max_rounds=1, solver="plain")
+    fit(two_groups, ranker=MinimalRanker(act), max_rounds=1, solver="plain")
     assert capsys.readouterr().out == "fit 0\nfit 1\n"
     assert "fit 0" not in stderr.getvalue()
 
 
-def test_progress_can_be_silenced(stderr):
-    fit(TWO, ranker=fire_in(0), progress=False)
+def test_progress_can_be_silenced(two_groups, stderr):
+    fit(two_groups, ranker=fire_in(0), progress=False)
     assert not FakeTimer.created
     assert stderr.getvalue() == ""
 
 
 @log
-def test_progress_is_for_terminals(stderr):
-    fit(TWO, ranker=fire_in(0))
+def test_progress_is_for_terminals(two_groups, stderr):
+    fit(two_groups, ranker=fire_in(0))
     assert not FakeTimer.created
 
 
 @log
-def test_progress_true_writes_plain_lines_to_a_log(capsys, monkeypatch, stderr):
+def test_progress_true_writes_plain_lines_to_a_log(two_groups, capsys, monkeypatch, stderr):
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(progress.time, "monotonic", lambda: float(next(clock)))
-    fit(TWO, ranker=fire_in(1), solver="plain", progress=True)
+    fit(two_groups, ranker=fire_in(1), solver="plain", progress=True)
     lines = stderr.getvalue().splitlines()
     assert lines[0].startswith("Reweighting: 1/5, violation 0.")
     assert lines[-1].startswith("Reweighting: 5/5, violation 0.")
@@ -136,21 +136,21 @@ def test_progress_true_writes_plain_lines_to_a_log(capsys, monkeypatch, stderr):
     assert capsys.readouterr().out == ""
 
 
-def test_progress_is_not_for_workers(stderr):
-    worker = threading.Thread(target=fit, args=(TWO,), kwargs={"max_rounds": 0})
+def test_progress_is_not_for_workers(two_groups, stderr):
+    worker = threading.Thread(target=fit, args=(two_groups,), kwargs={"max_rounds": 0})
     worker.start()
     worker.join()
     assert not FakeTimer.created
 
 
-def test_progress_with_a_real_clock(monkeypatch):
+def test_progress_with_a_real_clock(two_groups, monkeypatch):
     monkeypatch.setattr(progress, "PATIENCE", 0.05)
     terminal = FakeTerminal()
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=terminal))
-    fit(TWO, ranker=MinimalRanker(lambda _: time.sleep(0.3)), max_rounds=0)
+    fit(two_groups, ranker=MinimalRanker(lambda _: time.sleep(0.3)), max_rounds=0)
     assert "Reweighting" in terminal.getvalue()
 
 
-def test_nothing_is_written_without_a_stderr(monkeypatch):
+def test_nothing_is_written_without_a_stderr(two_groups, monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)
-    fit(TWO, max_rounds=1, progress=True)
+    fit(two_groups, max_rounds=1, progress=True)

@@ -23,7 +23,7 @@ from pairity.exceptions import MemorisedWarning, TargetNotReachedWarning
 from pairity.pairs.cells import mean_auc
 from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.weights import MOST, REVERSAL, START
-from support.fit_cases import FRAME, HELD, NAMES, TWO, MinimalRanker, fit, make
+from support.fit_cases import NAMES, MinimalRanker, fit, make
 
 CONSTRAINTS = ["statistical", "inter", "intra", "marginal"]
 
@@ -54,21 +54,21 @@ def assert_same_fit(first, second, rtol=1e-6):
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-def test_no_rounds_is_the_plain_ranker(constraint):
-    model = fit(TWO, constraint, max_rounds=0)
-    plain = LinearRanker(tol=1e-11).fit(TWO["X"], TWO["y"], qid=TWO["qid"])
-    np.testing.assert_allclose(model.predict(TWO["X"]), plain.predict(TWO["X"]))
+def test_no_rounds_is_the_plain_ranker(two_groups, constraint):
+    model = fit(two_groups, constraint, max_rounds=0)
+    plain = LinearRanker(tol=1e-11).fit(two_groups["X"], two_groups["y"], qid=two_groups["qid"])
+    np.testing.assert_allclose(model.predict(two_groups["X"]), plain.predict(two_groups["X"]))
     np.testing.assert_array_equal(model.pair_weights_.table, np.ones((2, 2)))
     assert model.outcome_.kind is Outcome.NO_ROUNDS
     assert len(model.history_) == 1
 
 
-def test_no_rounds_needs_no_warning():
-    FairRanker(max_rounds=0, tolerance=0.0).fit(**TWO)  # warnings are errors
+def test_no_rounds_needs_no_warning(two_groups):
+    FairRanker(max_rounds=0, tolerance=0.0).fit(**two_groups)  # warnings are errors
 
 
-def test_default_ranker_is_linear():
-    model = FairRanker(max_rounds=0).fit(**TWO)
+def test_default_ranker_is_linear(two_groups):
+    model = FairRanker(max_rounds=0).fit(**two_groups)
     assert isinstance(model.ranker_, LinearRanker)
     assert model.ranker is None
 
@@ -85,12 +85,15 @@ def test_order_of_rows_does_not_matter(three_groups, constraint):
     np.testing.assert_allclose(second.predict(three_groups["X"]), scores, rtol=1e-6, atol=1e-9)
 
 
-def test_scores_come_back_in_the_callers_order():
+def test_scores_come_back_in_the_callers_order(two_groups):
     """Queries woven into each other: row i's score is row i's."""
-    woven = np.argsort(np.arange(len(TWO["y"])) % 20, kind="stable")
-    model = fit(rows(TWO, woven))
+    woven = np.argsort(np.arange(len(two_groups["y"])) % 20, kind="stable")
+    model = fit(rows(two_groups, woven))
     np.testing.assert_allclose(
-        model.predict(TWO["X"]), TWO["X"] @ model.ranker_.coef_, rtol=1e-12, atol=1e-12
+        model.predict(two_groups["X"]),
+        two_groups["X"] @ model.ranker_.coef_,
+        rtol=1e-12,
+        atol=1e-12,
     )
 
 
@@ -109,14 +112,17 @@ def test_renaming_groups_permutes_the_table(three_groups, constraint):
     np.testing.assert_allclose(after.ranker_.coef_, before.ranker_.coef_, rtol=1e-5, atol=1e-8)
 
 
-def test_names_of_queries_do_not_matter():
-    named = [f"query {number:03d}" for number in TWO["qid"]]
-    assert_same_fit(fit(TWO), fit({**TWO, "qid": named}))
+def test_names_of_queries_do_not_matter(two_groups):
+    named = [f"query {number:03d}" for number in two_groups["qid"]]
+    assert_same_fit(fit(two_groups), fit({**two_groups, "qid": named}))
 
 
-def test_order_of_rows_does_not_decide_what_is_held_out():
-    named = {**TWO, "qid": np.array([f"query {number}" for number in TWO["qid"]], dtype=object)}
-    shuffled = np.random.default_rng(1).permutation(len(TWO["y"]))
+def test_order_of_rows_does_not_decide_what_is_held_out(two_groups):
+    named = {
+        **two_groups,
+        "qid": np.array([f"query {number}" for number in two_groups["qid"]], dtype=object),
+    }
+    shuffled = np.random.default_rng(1).permutation(len(two_groups["y"]))
     first, second = (
         fit(data, validation=0.25, random_state=0) for data in (named, rows(named, shuffled))
     )
@@ -130,37 +136,38 @@ def test_same_data_gives_the_same_model_twice(three_groups, validation):
     np.testing.assert_array_equal(first.pair_weights_.table, second.pair_weights_.table)
 
 
-COLUMNS = pd.DataFrame({name: TWO[name] for name in ("y", "qid", "sensitive_features")})
-TABLES = {
-    "lists": (TWO["X"].tolist(), lambda name: COLUMNS[name].tolist()),
-    "fortran": (np.asfortranarray(TWO["X"]), lambda name: TWO[name]),
-    "pandas": (FRAME, COLUMNS.__getitem__),
-    "pandas, index shuffled": (
-        FRAME.set_index(np.arange(len(FRAME))[::-1]),
-        COLUMNS.set_index(np.arange(len(FRAME)) * 7).__getitem__,
+TABLES = {  # features and other columns, from arrays and from two pandas tables
+    "lists": lambda data, _, columns: (data["X"].tolist(), columns.to_dict("list")),
+    "fortran": lambda data, *_: (np.asfortranarray(data["X"]), data),
+    "pandas": lambda _, frame, columns: (frame, columns),
+    "pandas, index shuffled": lambda _, frame, columns: (
+        frame.set_index(np.arange(len(frame))[::-1]),
+        columns.set_index(np.arange(len(frame)) * 7),
     ),
-    "polars": (pl.from_pandas(FRAME), pl.from_pandas(COLUMNS).__getitem__),
-    "pyarrow": (pa.table(FRAME), pa.table(COLUMNS).__getitem__),
-    "csr": (sp.csr_array(TWO["X"]), lambda name: TWO[name]),
-    "csc matrix": (sp.csc_matrix(TWO["X"]), lambda name: TWO[name]),
-    "coo": (sp.coo_array(TWO["X"]), lambda name: TWO[name]),
+    "polars": lambda _, *tables: map(pl.from_pandas, tables),
+    "pyarrow": lambda _, *tables: map(pa.table, tables),
+    "csr": lambda data, *_: (sp.csr_array(data["X"]), data),
+    "csc matrix": lambda data, *_: (sp.csc_matrix(data["X"]), data),
+    "coo": lambda data, *_: (sp.coo_array(data["X"]), data),
 }
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_kind_of_table_does_not_matter(kind):
-    X, column = TABLES[kind]
-    data = {"X": X, "y": column("y"), "qid": column("qid")}
-    data["sensitive_features"] = column("sensitive_features")
-    model, reference = fit(data), fit(TWO)
+def test_kind_of_table_does_not_matter(two_groups, frame, kind):
+    names = ("y", "qid", "sensitive_features")
+    columns = pd.DataFrame({name: two_groups[name] for name in names})
+    X, columns = TABLES[kind](two_groups, frame, columns)
+    model, reference = fit({"X": X, **{name: columns[name] for name in names}}), fit(two_groups)
     assert_same_fit(model, reference)
-    np.testing.assert_allclose(model.predict(X), reference.predict(TWO["X"]), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        model.predict(X), reference.predict(two_groups["X"]), rtol=1e-6, atol=1e-9
+    )
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, object])
-def test_dtype_of_features_does_not_matter(dtype):
-    whole = np.round(4 * TWO["X"])
-    first, second = fit({**TWO, "X": whole}), fit({**TWO, "X": whole.astype(dtype)})
+def test_dtype_of_features_does_not_matter(two_groups, dtype):
+    whole = np.round(4 * two_groups["X"])
+    first, second = fit({**two_groups, "X": whole}), fit({**two_groups, "X": whole.astype(dtype)})
     assert_same_fit(first, second)
 
 
@@ -168,91 +175,107 @@ def test_dtype_of_features_does_not_matter(dtype):
 
 
 @pytest.mark.parametrize(
-    "table", [FRAME, pl.from_pandas(FRAME), pa.table(FRAME)], ids=["pandas", "polars", "pyarrow"]
+    "convert", [lambda frame: frame, pl.from_pandas, pa.table], ids=["pandas", "polars", "pyarrow"]
 )
 @pytest.mark.parametrize("ranker", [FairRanker(max_rounds=0), LinearRanker()], ids=repr)
-def test_feature_names_are_remembered(table, ranker):
-    data = {**TWO, "X": table}
+def test_feature_names_are_remembered(two_groups, frame, convert, ranker):
+    table = convert(frame)
+    data = {**two_groups, "X": table}
     if isinstance(ranker, LinearRanker):
         del data["sensitive_features"]
     model = ranker.fit(**data)
     assert model.feature_names_in_.tolist() == NAMES
     assert model.n_features_in_ == len(NAMES)
-    assert model.predict(table).shape == (len(FRAME),)
+    assert model.predict(table).shape == (len(frame),)
 
 
 @pytest.mark.parametrize("ranker", [FairRanker(max_rounds=0), LinearRanker()], ids=repr)
 @pytest.mark.parametrize(
-    ("X", "facts"),
+    ("change", "facts"),
     [
-        (FRAME[NAMES[::-1]], "same order"),
-        (FRAME.rename(columns={"f0": "g0"}), "g0"),
-        (FRAME[NAMES[:4]], "f4"),
-        (FRAME.assign(f5=0.0), "f5"),
-        (pl.from_pandas(FRAME[NAMES[::-1]]), "same order"),
-        (FRAME.assign(f0="text"), "f0"),
-        (FRAME.assign(f0=np.nan), "NaN"),
-        (FRAME[:0], "0 sample"),
+        (lambda frame: frame[NAMES[::-1]], "same order"),
+        (lambda frame: frame.rename(columns={"f0": "g0"}), "g0"),
+        (lambda frame: frame[NAMES[:4]], "f4"),
+        (lambda frame: frame.assign(f5=0.0), "f5"),
+        (lambda frame: pl.from_pandas(frame[NAMES[::-1]]), "same order"),
+        (lambda frame: frame.assign(f0="text"), "f0"),
+        (lambda frame: frame.assign(f0=np.nan), "NaN"),
+        (lambda frame: frame[:0], "0 sample"),
     ],
     ids=["order", "names", "fewer", "more", "polars", "text", "NaN", "empty"],
 )
-def test_other_features_at_prediction_are_refused(ranker, X, facts):
-    data = {"X": FRAME, "y": TWO["y"], "qid": TWO["qid"]}
+def test_other_features_at_prediction_are_refused(two_groups, frame, ranker, change, facts):
+    data = {"X": frame, "y": two_groups["y"], "qid": two_groups["qid"]}
     if isinstance(ranker, FairRanker):
-        data["sensitive_features"] = TWO["sensitive_features"]
+        data["sensitive_features"] = two_groups["sensitive_features"]
     model = ranker.fit(**data)
     with pytest.raises(InputError, match=facts):
-        model.predict(X)
+        model.predict(change(frame))
 
 
 @pytest.mark.parametrize("n_features", [1, 4, 6])
-def test_another_number_of_features_is_refused(n_features):
-    model = fit(TWO, max_rounds=0)
+def test_another_number_of_features_is_refused(two_groups, n_features):
+    model = fit(two_groups, max_rounds=0)
     with pytest.raises(InputError, match=f"X has {n_features} features.* expecting 5 features"):
         model.predict(np.zeros((3, n_features)))
 
 
-def test_mixed_column_names_are_refused_before_training():
-    mixed = FRAME.rename(columns={"f0": 0})
+def test_mixed_column_names_are_refused_before_training(two_groups, frame):
+    mixed = frame.rename(columns={"f0": 0})
     with pytest.raises(InputError, match="column names that are text and others that are not"):
-        FairRanker(MinimalRanker(lambda _: pytest.fail("trained"))).fit(**{**TWO, "X": mixed})
+        FairRanker(MinimalRanker(lambda _: pytest.fail("trained"))).fit(
+            **{**two_groups, "X": mixed}
+        )
 
 
 @pytest.mark.parametrize("method", ["predict", "score"])
 @pytest.mark.parametrize("ranker", [FairRanker(), LinearRanker()], ids=repr)
-def test_not_fitted(ranker, method):
-    arguments = (TWO["X"],) if method == "predict" else (TWO["X"], TWO["y"])
-    named = {} if method == "predict" else {"qid": TWO["qid"]}
+def test_not_fitted(two_groups, ranker, method):
+    arguments = (two_groups["X"],) if method == "predict" else (two_groups["X"], two_groups["y"])
+    named = {} if method == "predict" else {"qid": two_groups["qid"]}
     with pytest.raises(NotFittedError):
         getattr(ranker, method)(*arguments, **named)
 
 
-def test_score_is_the_mean_auc():
-    model = fit(TWO)
-    expected = mean_auc(Queries.from_arrays(**TWO), model.predict(TWO["X"]))
-    assert model.score(TWO["X"], TWO["y"], qid=TWO["qid"]) == pytest.approx(expected)
+def test_score_is_the_mean_auc(two_groups):
+    model = fit(two_groups)
+    expected = mean_auc(Queries.from_arrays(**two_groups), model.predict(two_groups["X"]))
+    assert model.score(two_groups["X"], two_groups["y"], qid=two_groups["qid"]) == pytest.approx(
+        expected
+    )
     assert model.history_[-1].auc != model.history_[0].auc
 
 
-def test_a_weighted_score_is_that_of_items_and_queries_repeated():
-    model = fit(TWO)
-    times = np.random.default_rng(5).integers(0, 4, len(TWO["y"]))
-    repeated = {name: np.repeat(column, times, axis=0) for name, column in TWO.items()}
+def test_a_weighted_score_is_that_of_items_and_queries_repeated(two_groups):
+    model = fit(two_groups)
+    times = np.random.default_rng(5).integers(0, 4, len(two_groups["y"]))
+    repeated = {name: np.repeat(column, times, axis=0) for name, column in two_groups.items()}
     del repeated["sensitive_features"]
-    weighted = model.score(TWO["X"], TWO["y"], qid=TWO["qid"], sample_weight=times)
+    weighted = model.score(
+        two_groups["X"], two_groups["y"], qid=two_groups["qid"], sample_weight=times
+    )
     assert weighted == pytest.approx(model.score(**repeated))
     often = np.arange(12) % 3
-    repeated = repeated_queries({name: TWO[name] for name in ("X", "y", "qid")}, often)
-    weighted = model.score(TWO["X"], TWO["y"], qid=TWO["qid"], query_weight=often[TWO["qid"]])
+    repeated = repeated_queries({name: two_groups[name] for name in ("X", "y", "qid")}, often)
+    weighted = model.score(
+        two_groups["X"],
+        two_groups["y"],
+        qid=two_groups["qid"],
+        query_weight=often[two_groups["qid"]],
+    )
     assert weighted == pytest.approx(model.score(**repeated))
 
 
 @pytest.mark.parametrize("ranker", [FairRanker(max_rounds=0), LinearRanker()], ids=repr)
-def test_score_needs_preferences(ranker):
-    data = TWO if isinstance(ranker, FairRanker) else {k: TWO[k] for k in ("X", "y", "qid")}
+def test_score_needs_preferences(two_groups, ranker):
+    data = (
+        two_groups
+        if isinstance(ranker, FairRanker)
+        else {k: two_groups[k] for k in ("X", "y", "qid")}
+    )
     model = ranker.fit(**data)
     with pytest.raises(InputError, match="No query has two different labels"):
-        model.score(TWO["X"], np.ones(len(TWO["y"])), qid=TWO["qid"])
+        model.score(two_groups["X"], np.ones(len(two_groups["y"])), qid=two_groups["qid"])
 
 
 # --- items without a group ------------------------------------------------------------------------
@@ -260,15 +283,15 @@ def test_score_needs_preferences(ranker):
 
 @pytest.mark.parametrize("constraint", [StatisticalParity, InterGroup])
 @pytest.mark.parametrize("nothing", [None, np.nan])
-def test_a_missing_group_weighs_1_and_is_not_compared(constraint, nothing):
+def test_a_missing_group_weighs_1_and_is_not_compared(two_groups, constraint, nothing):
     """As if it were a third group that the constraint leaves out."""
     rng = np.random.default_rng(0)
-    hidden = rng.random(len(TWO["y"])) < 0.3
-    missing = np.where(hidden, nothing, TWO["sensitive_features"])
-    third = np.where(hidden, "unknown", TWO["sensitive_features"])
-    model = fit({**TWO, "sensitive_features": missing}, constraint())
+    hidden = rng.random(len(two_groups["y"])) < 0.3
+    missing = np.where(hidden, nothing, two_groups["sensitive_features"])
+    third = np.where(hidden, "unknown", two_groups["sensitive_features"])
+    model = fit({**two_groups, "sensitive_features": missing}, constraint())
     known = ("group 1", "group 2")
-    reference = fit({**TWO, "sensitive_features": third}, constraint(only=[known]))
+    reference = fit({**two_groups, "sensitive_features": third}, constraint(only=[known]))
     assert model.groups_ == known
     np.testing.assert_array_equal(reference.pair_weights_.table[2], 1.0)
     np.testing.assert_array_equal(reference.pair_weights_.table[:, 2], 1.0)
@@ -280,11 +303,11 @@ def test_a_missing_group_weighs_1_and_is_not_compared(constraint, nothing):
     assert model.violation_ == pytest.approx(reference.violation_)
 
 
-def test_a_missing_group_is_not_dropped_from_training():
-    hidden = np.arange(len(TWO["y"])) % 3 == 0
-    missing = np.where(hidden, None, TWO["sensitive_features"])
-    kept = fit({**TWO, "sensitive_features": missing})
-    dropped = fit(rows(TWO, ~hidden))
+def test_a_missing_group_is_not_dropped_from_training(two_groups):
+    hidden = np.arange(len(two_groups["y"])) % 3 == 0
+    missing = np.where(hidden, None, two_groups["sensitive_features"])
+    kept = fit({**two_groups, "sensitive_features": missing})
+    dropped = fit(rows(two_groups, ~hidden))
     assert np.abs(kept.ranker_.coef_ - dropped.ranker_.coef_).max() > 1e-3
 
 
@@ -301,11 +324,11 @@ def repeated_queries(data, times):
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-def test_a_whole_item_weight_is_the_item_repeated(constraint):
-    times = np.random.default_rng(5).integers(0, 4, len(TWO["y"]))
-    weighted = fit({**TWO, "sample_weight": times}, constraint)
+def test_a_whole_item_weight_is_the_item_repeated(two_groups, constraint):
+    times = np.random.default_rng(5).integers(0, 4, len(two_groups["y"]))
+    weighted = fit({**two_groups, "sample_weight": times}, constraint)
     repeated = fit(
-        {name: np.repeat(column, times, axis=0) for name, column in TWO.items()}, constraint
+        {name: np.repeat(column, times, axis=0) for name, column in two_groups.items()}, constraint
     )
     assert_same_fit(weighted, repeated)
     assert len(weighted.history_) > 1
@@ -313,32 +336,32 @@ def test_a_whole_item_weight_is_the_item_repeated(constraint):
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("average", ["query", "pair"])
-def test_a_whole_query_weight_is_the_query_repeated(constraint, average):
+def test_a_whole_query_weight_is_the_query_repeated(two_groups, constraint, average):
     times = np.array([1, 2, 3, 1, 1, 2, 1, 1, 3, 1, 2, 1])
     constraint = type(as_constraint(constraint))(average=average)
-    weighted = fit({**TWO, "query_weight": times[TWO["qid"]]}, constraint)
-    assert_same_fit(weighted, fit(repeated_queries(TWO, times), constraint))
+    weighted = fit({**two_groups, "query_weight": times[two_groups["qid"]]}, constraint)
+    assert_same_fit(weighted, fit(repeated_queries(two_groups, times), constraint))
     assert len(weighted.history_) > 1
 
 
 @pytest.mark.parametrize("name", ["sample_weight", "query_weight"])
-def test_weight_zero_is_dropping(name):
+def test_weight_zero_is_dropping(two_groups, name):
     if name == "sample_weight":
-        weight = (np.arange(len(TWO["y"])) % 4 > 0).astype(float)
+        weight = (np.arange(len(two_groups["y"])) % 4 > 0).astype(float)
     else:
-        weight = (TWO["qid"] % 4 > 0).astype(float)
-    assert_same_fit(fit({**TWO, name: weight}), fit(rows(TWO, weight > 0)))
+        weight = (two_groups["qid"] % 4 > 0).astype(float)
+    assert_same_fit(fit({**two_groups, name: weight}), fit(rows(two_groups, weight > 0)))
 
 
-def test_query_weights_by_id():
+def test_query_weights_by_id(two_groups):
     weight = {query: 1.0 + query % 3 for query in range(12)}
-    by_row = fit({**TWO, "query_weight": [weight[query] for query in TWO["qid"]]})
-    assert_same_fit(fit({**TWO, "query_weight": weight}), by_row)
+    by_row = fit({**two_groups, "query_weight": [weight[query] for query in two_groups["qid"]]})
+    assert_same_fit(fit({**two_groups, "query_weight": weight}), by_row)
 
 
 @pytest.mark.parametrize("name", ["sample_weight", "query_weight"])
-def test_equal_weights_are_no_weights(name):
-    assert_same_fit(fit({**TWO, name: np.full(len(TWO["y"]), 3.0)}), fit(TWO))
+def test_equal_weights_are_no_weights(two_groups, name):
+    assert_same_fit(fit({**two_groups, name: np.full(len(two_groups["y"]), 3.0)}), fit(two_groups))
 
 
 # --- validation -----------------------------------------------------------------------------------
@@ -355,45 +378,55 @@ def assert_measured_on(model, constraint, queries, ranker=None):
 
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
-def test_measured_on_the_training_queries(constraint):
-    assert_measured_on(fit(TWO, constraint), as_constraint(constraint), Queries.from_arrays(**TWO))
+def test_measured_on_the_training_queries(two_groups, constraint):
+    assert_measured_on(
+        fit(two_groups, constraint), as_constraint(constraint), Queries.from_arrays(**two_groups)
+    )
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, np.float32(0.25)])
-def test_a_share_of_the_queries_is_held_out(share):
-    model = fit(TWO, validation=share, random_state=0)
-    train, held = Queries.from_arrays(**TWO).split(float(share), 0)
+def test_a_share_of_the_queries_is_held_out(two_groups, share):
+    model = fit(two_groups, validation=share, random_state=0)
+    train, held = Queries.from_arrays(**two_groups).split(float(share), 0)
     assert train.n_queries + held.n_queries == 12
     assert held.n_queries == round(12 * float(share))
     weights = model.pair_weights_.tables
     again = LinearRanker(tol=1e-11).fit_pairs(train, weights)
     assert_measured_on(model, StatisticalParity(), held, again)
-    final = LinearRanker(tol=1e-11).fit_pairs(Queries.from_arrays(**TWO), weights)
+    final = LinearRanker(tol=1e-11).fit_pairs(Queries.from_arrays(**two_groups), weights)
     np.testing.assert_allclose(model.ranker_.coef_, final.coef_, rtol=1e-6)
 
 
-def test_the_seed_draws_the_held_out_queries():
-    first, second = (fit(TWO, validation=0.25, random_state=seed) for seed in (0, 1))
+def test_the_seed_draws_the_held_out_queries(two_groups):
+    first, second = (fit(two_groups, validation=0.25, random_state=seed) for seed in (0, 1))
     assert first.history_[0].auc != second.history_[0].auc
 
 
 @pytest.mark.parametrize(
-    "given",
-    [HELD, Queries.from_arrays(**HELD), {**HELD, "X": sp.csr_array(HELD["X"])}],
+    "convert",
+    [
+        lambda data: data,
+        lambda data: Queries.from_arrays(**data),
+        lambda data: {**data, "X": sp.csr_array(data["X"])},
+    ],
     ids=["dict", "Queries", "sparse"],
 )
-def test_validation_data_given(given):
-    model = fit(TWO, validation=given)
-    assert_measured_on(model, StatisticalParity(), Queries.from_arrays(**HELD))
-    again = LinearRanker(tol=1e-11).fit_pairs(Queries.from_arrays(**TWO), model.pair_weights_.table)
+def test_validation_data_given(two_groups, held_out, convert):
+    model = fit(two_groups, validation=convert(held_out))
+    assert_measured_on(model, StatisticalParity(), Queries.from_arrays(**held_out))
+    again = LinearRanker(tol=1e-11).fit_pairs(
+        Queries.from_arrays(**two_groups), model.pair_weights_.table
+    )
     np.testing.assert_allclose(model.ranker_.coef_, again.coef_, rtol=1e-6)
-    assert fit(TWO).history_[0].violation != model.history_[0].violation
+    assert fit(two_groups).history_[0].violation != model.history_[0].violation
 
 
-def test_validation_weights_count():
-    weight = np.where(HELD["qid"] < 4, 1.0, 0.0)
-    model = fit(TWO, validation={**HELD, "query_weight": weight})
-    assert_measured_on(model, StatisticalParity(), Queries.from_arrays(**rows(HELD, weight > 0)))
+def test_validation_weights_count(two_groups, held_out):
+    weight = np.where(held_out["qid"] < 4, 1.0, 0.0)
+    model = fit(two_groups, validation={**held_out, "query_weight": weight})
+    assert_measured_on(
+        model, StatisticalParity(), Queries.from_arrays(**rows(held_out, weight > 0))
+    )
 
 
 def test_groups_of_validation_are_matched_by_name(three_groups):
@@ -434,14 +467,14 @@ def test_stops_at_the_tolerance(solver):
     assert str(model.outcome_).startswith("The violation came within the tolerance.")
 
 
-def test_a_wide_tolerance_needs_no_second_round():
-    model = FairRanker(tolerance=1.0).fit(**TWO)
+def test_a_wide_tolerance_needs_no_second_round(two_groups):
+    model = FairRanker(tolerance=1.0).fit(**two_groups)
     assert len(model.history_) == 1
     assert model.outcome_.kind is Outcome.WITHIN_TOLERANCE
 
 
-def test_a_constant_feature_ties_everything():
-    model = FairRanker(tolerance=0.0).fit(**{**TWO, "X": np.ones((len(TWO["y"]), 1))})
+def test_a_constant_feature_ties_everything(two_groups):
+    model = FairRanker(tolerance=0.0).fit(**{**two_groups, "X": np.ones((len(two_groups["y"]), 1))})
     assert model.violation_ == 0.0
     assert model.outcome_.kind is Outcome.WITHIN_TOLERANCE
 
@@ -461,14 +494,14 @@ def test_history_has_every_round():
 
 @pytest.mark.parametrize("constraint", CONSTRAINTS)
 @pytest.mark.parametrize("eta", [1.0, 20.0])
-def test_the_best_round_is_kept(constraint, eta):
+def test_the_best_round_is_kept(two_groups, constraint, eta):
     """Also where the plain update overshoots and the last round is not the best."""
-    model = fit(TWO, constraint, solver=PlainStep(eta=eta), max_rounds=6)
+    model = fit(two_groups, constraint, solver=PlainStep(eta=eta), max_rounds=6)
     best = min(model.history_, key=lambda round_: round_.violation)
     assert model.violation_ == best.violation
     np.testing.assert_array_equal(model.lambda_, best.lambda_)
-    queries = Queries.from_arrays(**TWO)
-    violation = as_constraint(constraint).delta(queries, model.predict(TWO["X"]))
+    queries = Queries.from_arrays(**two_groups)
+    violation = as_constraint(constraint).delta(queries, model.predict(two_groups["X"]))
     assert largest_gap(violation) == pytest.approx(best.violation)
 
 
@@ -532,23 +565,25 @@ def interrupt_in(fit_number):
     return MinimalRanker(act)
 
 
-def test_ctrl_c_keeps_the_best_round_so_far():
+def test_ctrl_c_keeps_the_best_round_so_far(two_groups):
     model = FairRanker(interrupt_in(2), "statistical", tolerance=0.0, solver="plain")
     with pytest.warns(TargetNotReachedWarning, match="interrupted"):
-        model.fit(**TWO)
+        model.fit(**two_groups)
     assert model.outcome_.kind is Outcome.INTERRUPTED
     assert len(model.history_) == 2
     assert model.violation_ == min(round_.violation for round_ in model.history_)
-    violation = StatisticalParity().delta(Queries.from_arrays(**TWO), model.predict(TWO["X"]))
+    violation = StatisticalParity().delta(
+        Queries.from_arrays(**two_groups), model.predict(two_groups["X"])
+    )
     assert largest_gap(violation) == pytest.approx(model.violation_)
 
 
-def test_ctrl_c_in_the_first_fit_ends_it():
+def test_ctrl_c_in_the_first_fit_ends_it(two_groups):
     model = FairRanker(interrupt_in(0))
     with pytest.raises(KeyboardInterrupt):
-        model.fit(**TWO)
+        model.fit(**two_groups)
     with pytest.raises(NotFittedError):
-        model.predict(TWO["X"])
+        model.predict(two_groups["X"])
 
 
 # --- rankers of other people ----------------------------------------------------------------------
@@ -576,20 +611,20 @@ class HalfHearted:
         return current.lambda_ - np.nan_to_num(current.delta), state - 1
 
 
-def test_a_user_defined_solver():
-    model = fit(TWO, solver=HalfHearted(), max_rounds=50)
+def test_a_user_defined_solver(two_groups):
+    model = fit(two_groups, solver=HalfHearted(), max_rounds=50)
     assert len(model.history_) == 3
     assert model.outcome_.kind is Outcome.UNREACHABLE
 
 
 @pytest.mark.parametrize("fit_number", [0, 2])
-def test_an_error_names_its_round(fit_number):
+def test_an_error_names_its_round(two_groups, fit_number):
     def act(number):
         if number == fit_number:
             raise MemoryError("engine")
 
     with pytest.raises(MemoryError, match="engine") as caught:
-        fit(TWO, ranker=MinimalRanker(act), solver="plain")
+        fit(two_groups, ranker=MinimalRanker(act), solver="plain")
     assert any(f"round {fit_number} of at most 4" in note for note in caught.value.__notes__)
 
 
@@ -610,14 +645,14 @@ class Careless(MinimalRanker):
         (lambda scores: scores * np.nan, "240 scores that are NaN"),
     ],
 )
-def test_scores_are_checked(careless, facts):
+def test_scores_are_checked(two_groups, careless, facts):
     with pytest.raises(InputError, match=facts):
-        fit(TWO, ranker=Careless(careless))
+        fit(two_groups, ranker=Careless(careless))
 
 
-def test_scores_are_float64_whatever_the_ranker_returns():
-    model = fit(TWO, ranker=Careless(lambda scores: scores.astype(np.float32).tolist()))
-    assert model.predict(TWO["X"]).dtype == np.float64
+def test_scores_are_float64_whatever_the_ranker_returns(two_groups):
+    model = fit(two_groups, ranker=Careless(lambda scores: scores.astype(np.float32).tolist()))
+    assert model.predict(two_groups["X"]).dtype == np.float64
 
 
 # --- memorised training queries ------------------------------------------------------------------
@@ -635,33 +670,38 @@ def test_a_ranker_that_memorised_the_training_queries_is_reported():
 # --- other forms of the data ----------------------------------------------------------------------
 
 
-def test_queries_and_group_sizes_give_the_same_fit_as_columns():
-    columns = FairRanker(tolerance=0.02).fit(**TWO)
-    queries = Queries.from_arrays(**TWO)
+def test_queries_and_group_sizes_give_the_same_fit_as_columns(two_groups):
+    columns = FairRanker(tolerance=0.02).fit(**two_groups)
+    queries = Queries.from_arrays(**two_groups)
     sizes = np.bincount(queries.query)
     for model in (
         FairRanker(tolerance=0.02).fit(queries),
         FairRanker(tolerance=0.02).fit(
-            TWO["X"], TWO["y"], group=sizes, sensitive_features=TWO["sensitive_features"]
+            two_groups["X"],
+            two_groups["y"],
+            group=sizes,
+            sensitive_features=two_groups["sensitive_features"],
         ),
     ):
         np.testing.assert_array_equal(model.lambda_, columns.lambda_)
-        np.testing.assert_array_equal(model.predict(TWO["X"]), columns.predict(TWO["X"]))
-    assert model.score(queries) == columns.score(TWO["X"], TWO["y"], group=sizes)
-    points = [model.path(queries, values=[0.5])[0], columns.path(**TWO, values=[0.5])[0]]
+        np.testing.assert_array_equal(
+            model.predict(two_groups["X"]), columns.predict(two_groups["X"])
+        )
+    assert model.score(queries) == columns.score(two_groups["X"], two_groups["y"], group=sizes)
+    points = [model.path(queries, values=[0.5])[0], columns.path(**two_groups, values=[0.5])[0]]
     assert points[0].violation == points[1].violation
     with pytest.raises(InputError, match="X is Queries, which contains labels"):
-        FairRanker().fit(queries, TWO["y"])
+        FairRanker().fit(queries, two_groups["y"])
 
 
-def test_queries_keep_the_names_of_their_features():
+def test_queries_keep_the_names_of_their_features(two_groups, frame):
     """A model fitted on queries made from a data frame knows its columns; no warning either way."""
-    queries = Queries.from_arrays(**{**TWO, "X": FRAME})
+    queries = Queries.from_arrays(**{**two_groups, "X": frame})
     model = FairRanker(max_rounds=0).fit(queries)
     assert list(model.feature_names_in_) == NAMES
     scores = model.predict(queries)
-    for X in (queries.X, FRAME):
+    for X in (queries.X, frame):
         np.testing.assert_array_equal(model.predict(X), scores)
-    other = Queries.from_arrays(**{**TWO, "X": FRAME[NAMES[::-1]]})
+    other = Queries.from_arrays(**{**two_groups, "X": frame[NAMES[::-1]]})
     with pytest.raises(InputError, match="column 0 is 'f4' instead of 'f0'"):
         model.predict(other)

@@ -16,7 +16,7 @@ from pairity import (
     PlainStep,
 )
 from pairity.exceptions import ConstraintError
-from support.fit_cases import FRAME, HELD, NAMES, TWO, fit
+from support.fit_cases import NAMES, fit
 
 # --- what is refused: parameters ------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ BAD_WHATEVER_THE_DATA = [
     ({"max_loss": {"auc": 0.1, "ndcg@5": 0.1}}, "max_loss is .*ndcg@10"),
     ({"random_state": "x"}, r"random_state must .*\(got 'x'\)"),
 ]
-BAD_WITH_THIS_DATA = [
+BAD_WITH_THIS_DATA = [  # validation may be a function of the held-out data
     ({"constraint": InterGroup(only=[("group 1", "group 9")])}, "'group 9'.*'group 2'"),
     ({"constraint": IntraGroup(only=["group 9", "group 1"])}, "'group 9'.*'group 2'"),
     ({"constraint": Marginal(only=["group 1"])}, "needs 2"),
@@ -72,27 +72,35 @@ BAD_WITH_THIS_DATA = [
     ({"validation": 1.0}, "1.0.*between 0 and 1"),
     ({"validation": np.nan}, "nan.*between 0 and 1"),
     ({"validation": 0.01}, "0.01 of 12 queries"),
-    ({"validation": {"X": TWO["X"]}}, "validation: 'y' is missing.*Pass X, y, qid"),
-    ({"validation": {**HELD, "groups": 1}}, "validation: 'groups' is not known"),
-    ({"validation": {**HELD, "X": HELD["X"][:, :2]}}, "X has 2 features.*training data has 5"),
-    ({"validation": {**HELD, "X": None}}, "validation: The queries have no features"),
-    ({"validation": {**HELD, "y": HELD["y"][:9]}}, "validation: y has 9 entries"),
-    ({"validation": {**HELD, "y": np.ones(160)}}, "validation queries: No query has two"),
+    ({"validation": lambda held: {"X": held["X"]}}, "validation: 'y' is missing.*Pass X, y, qid"),
+    ({"validation": lambda held: {**held, "groups": 1}}, "validation: 'groups' is not known"),
     (
-        {"validation": {**HELD, "sensitive_features": ["other"] * 160}},
+        {"validation": lambda held: {**held, "X": held["X"][:, :2]}},
+        "X has 2 features.*training data has 5",
+    ),
+    ({"validation": lambda held: {**held, "X": None}}, "validation: The queries have no features"),
+    ({"validation": lambda held: {**held, "y": held["y"][:9]}}, "validation: y has 9 entries"),
+    (
+        {"validation": lambda held: {**held, "y": np.ones(160)}},
+        "validation queries: No query has two",
+    ),
+    (
+        {"validation": lambda held: {**held, "sensitive_features": ["other"] * 160}},
         "validation: The group 'other' was not among the training groups",
     ),
     (
-        {"validation": {**HELD, "sensitive_features": ["group 1"] * 160}},
+        {"validation": lambda held: {**held, "sensitive_features": ["group 1"] * 160}},
         "validation queries: None of the . queries contains both 'group 1' and 'group 2'",
     ),
 ]
 
 
 @pytest.mark.parametrize(("parameters", "facts"), BAD_WITH_THIS_DATA)
-def test_bad_parameters(parameters, facts):
+def test_bad_parameters(two_groups, held_out, parameters, facts):
+    if callable(parameters.get("validation")):
+        parameters = {"validation": parameters["validation"](held_out)}
     with pytest.raises(InputError, match=f"(?s){facts}"):
-        FairRanker(**parameters).fit(**TWO)
+        FairRanker(**parameters).fit(**two_groups)
 
 
 @pytest.mark.parametrize(("parameters", "facts"), BAD_WHATEVER_THE_DATA, ids=str)
@@ -102,10 +110,10 @@ def test_bad_parameters_are_found_before_the_data_are_read(parameters, facts):
 
 
 @pytest.mark.parametrize("columns", [NAMES[::-1], ["g", *NAMES[1:]]])
-def test_columns_of_validation_must_be_those_of_training(columns):
-    held = {**HELD, "X": pd.DataFrame(HELD["X"], columns=columns)}
+def test_columns_of_validation_must_be_those_of_training(two_groups, held_out, frame, columns):
+    held = {**held_out, "X": pd.DataFrame(held_out["X"], columns=columns)}
     with pytest.raises(InputError, match=r"validation: column 0 of X is .*'f0' in the"):
-        FairRanker(validation=held).fit(**{**TWO, "X": FRAME})
+        FairRanker(validation=held).fit(**{**two_groups, "X": frame})
 
 
 @pytest.mark.parametrize(
@@ -116,16 +124,20 @@ def test_columns_of_validation_must_be_those_of_training(columns):
         {"tolerance": 1, "progress": True, "solver": PlainStep(eta=2)},
     ],
 )
-def test_numbers_may_be_numpys(parameters):
-    FairRanker(**parameters).fit(**TWO)
+def test_numbers_may_be_numpys(two_groups, parameters):
+    FairRanker(**parameters).fit(**two_groups)
 
 
 # --- what is refused: data ------------------------------------------------------------------------
 
 
 def by_query(*groups):
-    """The first group in the even queries, the second in the odd ones."""
-    return np.array(groups)[TWO["qid"] % 2]
+    """A function of the data: the first group in the even queries, the second in the odd ones."""
+    return lambda data: np.array(groups)[data["qid"] % 2]
+
+
+def in_group_1(data):
+    return (data["sensitive_features"] == "group 1").astype(int)
 
 
 @pytest.mark.parametrize(
@@ -139,55 +151,55 @@ def by_query(*groups):
         ({"y": np.ones(240)}, "inter", "No query has two different labels.*12 queries"),
         ({"y": np.ones(240)}, "statistical", "No query has two different labels"),
         ({"qid": np.arange(240)}, "statistical", "240 queries"),
+        ({"y": in_group_1}, "inter", "'group 2' above 'group 1'.*StatisticalParity"),
         (
-            {"y": (TWO["sensitive_features"] == "group 1").astype(int)},
-            "inter",
-            "'group 2' above 'group 1'.*StatisticalParity",
-        ),
-        (
-            {"y": (TWO["sensitive_features"] == "group 1").astype(int)},
+            {"y": in_group_1},
             "intra",
             "prefers an item of the group 'group 1' to another item of it",
         ),
         (
-            {"y": (TWO["sensitive_features"] == "group 1").astype(int)},
+            {"y": in_group_1},
             "marginal",
             "prefers an item of the group 'group 2' to any other item.*only",
         ),
         ({"X": None}, "inter", "no features.*Pass X"),
         ({"y": None}, "inter", "y is None"),
-        ({"qid": TWO["qid"][:9]}, "inter", "qid has 9 entries.*240 rows"),
+        ({"qid": lambda data: data["qid"][:9]}, "inter", "qid has 9 entries.*240 rows"),
     ],
 )
-def test_bad_data(change, constraint, facts):
+def test_bad_data(two_groups, change, constraint, facts):
+    """A column is changed to a value, or to that of a function of the data."""
+    changed = {
+        name: value(two_groups) if callable(value) else value for name, value in change.items()
+    }
     with pytest.raises(InputError, match=f"(?s){facts}"):
-        FairRanker(constraint=constraint).fit(**{**TWO, **change})
+        FairRanker(constraint=constraint).fit(**{**two_groups, **changed})
 
 
-def test_a_constraint_that_compares_nothing():
+def test_a_constraint_that_compares_nothing(two_groups):
     def nothing(queries, scores):
         return np.full((2, 2), np.nan)
 
     with pytest.raises(ConstraintError, match="has nothing to compare in the 12 queries"):
-        FairRanker(constraint=nothing).fit(**TWO)
+        FairRanker(constraint=nothing).fit(**two_groups)
 
 
-def test_a_constraint_must_compare_the_same_entries_for_all_scores():
+def test_a_constraint_must_compare_the_same_entries_for_all_scores(two_groups):
     def moody(queries, scores):
         return np.array([0.5, np.nan if scores.any() else 0.0])
 
     with pytest.raises(ConstraintError, match="NaN only where the data") as caught:
-        FairRanker(constraint=moody).fit(**TWO)
+        FairRanker(constraint=moody).fit(**two_groups)
     assert "round 0" in caught.value.__notes__[0]
 
 
-def test_groups_that_never_meet_can_be_compared_inside():
-    fit({**TWO, "sensitive_features": by_query("a", "b")}, "intra", max_rounds=1)
+def test_groups_that_never_meet_can_be_compared_inside(two_groups):
+    fit({**two_groups, "sensitive_features": by_query("a", "b")(two_groups)}, "intra", max_rounds=1)
 
 
-def test_a_failed_fit_leaves_nothing_fitted():
+def test_a_failed_fit_leaves_nothing_fitted(two_groups):
     model = FairRanker()
     with pytest.raises(InputError):
-        model.fit(**{**TWO, "y": np.ones(240)})
+        model.fit(**{**two_groups, "y": np.ones(240)})
     with pytest.raises(NotFittedError):
-        model.predict(TWO["X"])
+        model.predict(two_groups["X"])

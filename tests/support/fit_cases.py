@@ -4,16 +4,17 @@ import warnings
 from contextlib import contextmanager
 
 import numpy as np
-import pandas as pd
 
 from pairity import FairRanker, LinearRanker
 from pairity.datasets import make_biased_ranking
 from pairity.exceptions import TargetNotReachedWarning
 
+NAMES = [f"f{column}" for column in range(5)]
 SHARP = LinearRanker(tol=1e-11)  # so that only the data can make a difference
 
 
 def make(n_queries=12, n_items=20, **options):
+    """The arguments of `fit`."""
     data = make_biased_ranking(n_queries, n_items, **{"random_state": 0, **options})
     return {
         "X": data.X,
@@ -21,13 +22,6 @@ def make(n_queries=12, n_items=20, **options):
         "qid": data.qid,
         "sensitive_features": data.sensitive_features,
     }
-
-
-# Lists of cases need these when tests are collected, where there are no fixtures yet.
-TWO = make()
-HELD = make(8, 20, random_state=7)
-NAMES = [f"f{column}" for column in range(TWO["X"].shape[1])]
-FRAME = pd.DataFrame(TWO["X"], columns=NAMES)
 
 
 @contextmanager
