@@ -26,24 +26,18 @@ from pairity._utils import model_folder as folders
 from pairity.exceptions import MissingExtraError, ModelFileError, PairityWarning
 from support.model_catalogue import (
     ENGINES,
-    LABELS,
-    MADE,
     OPTIONS,
+    labels_of,
     load_arguments,
     make_model,
     make_module,
     make_new_items,
+    make_ranking,
     need,
     same_bits,
 )
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-
-
-def fit(model, X=MADE.X, **more):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PairityWarning)
-        return model.fit(X, **LABELS, **more)
 
 
 def save_and_load(model, folder, **given):
@@ -52,12 +46,34 @@ def save_and_load(model, folder, **given):
 
 
 @pytest.fixture(scope="session")
+def ranking():
+    return make_ranking()
+
+
+@pytest.fixture(scope="session")
+def labels(ranking):
+    return labels_of(ranking)
+
+
+@pytest.fixture(scope="session")
 def new_items():
     return make_new_items()
 
 
+@pytest.fixture(scope="session")
+def fit(ranking, labels):
+    """A function that fits a model on the features of `ranking` or on others."""
+
+    def fit_model(model, X=ranking.X):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PairityWarning)
+            return model.fit(X, **labels)
+
+    return fit_model
+
+
 @pytest.fixture(scope="module", params=ENGINES)
-def saved(request, tmp_path_factory):
+def saved(fit, request, tmp_path_factory):
     """(engine, the fitted model, its folder), which tests do not change."""
     model = fit(make_model(request.param))
     folder = tmp_path_factory.mktemp(request.param) / "model"
@@ -66,7 +82,7 @@ def saved(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def linear(tmp_path_factory):
+def linear(fit, tmp_path_factory):
     folder = tmp_path_factory.mktemp("linear") / "model"
     fit(make_model("linear")).save(folder)
     return folder
@@ -99,10 +115,10 @@ def refused(folder, *words, error=ModelFileError, **given):
 # --- saved and loaded -----------------------------------------------------------------------------
 
 
-def test_bit_for_bit(new_items, saved):
+def test_bit_for_bit(ranking, new_items, saved):
     engine, model, folder = saved
     loaded = pairity.load(folder, **load_arguments(engine))
-    for X in (new_items, MADE.X):
+    for X in (new_items, ranking.X):
         assert same_bits(loaded.predict(X), model.predict(X))
     assert type(loaded) is FairRanker
     assert type(loaded.ranker_) is type(model.ranker_)
@@ -131,7 +147,7 @@ def test_all_that_was_learned(saved):
     assert inner <= set(vars(loaded.ranker_))
 
 
-def test_a_clone_fits_to_the_same_model(new_items, saved):
+def test_a_clone_fits_to_the_same_model(fit, new_items, saved):
     engine, model, folder = saved
     loaded = pairity.load(folder, **load_arguments(engine))
     again = fit(clone(loaded))
@@ -154,10 +170,10 @@ def test_saved_again_it_is_the_same(new_items, saved, tmp_path):
         assert first[name] == second[name]
 
 
-def test_a_ranker_alone(new_items, saved, tmp_path):
+def test_a_ranker_alone(ranking, new_items, saved, tmp_path):
     engine, model, _ = saved
     ranker = clone(model.ranker_)
-    ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
+    ranker.fit(ranking.X, ranking.y, qid=ranking.qid)
     loaded = save_and_load(ranker, tmp_path / "ranker", **load_arguments(engine))
     assert type(loaded) is type(ranker)
     assert same_bits(loaded.predict(new_items), ranker.predict(new_items))
@@ -202,7 +218,7 @@ def test_nothing_is_pickled(new_items, saved, monkeypatch):
         assert not path.read_bytes().startswith(b"\x80")
 
 
-def test_settings_of_every_kind(new_items, tmp_path):
+def test_settings_of_every_kind(fit, new_items, tmp_path):
     constraint = InterGroup(
         average="pair", only=[("group 1", "group 2")], target={("group 1", "group 2"): 0.01}
     )
@@ -215,7 +231,7 @@ def test_settings_of_every_kind(new_items, tmp_path):
     assert same_bits(fit(clone(loaded)).predict(new_items), model.predict(new_items))
 
 
-def test_marginal_multipliers_are_by_group(tmp_path):
+def test_marginal_multipliers_are_by_group(fit, tmp_path):
     model = fit(FairRanker(constraint="marginal", **OPTIONS))
     loaded = save_and_load(model, tmp_path / "model")
     assert loaded.lambda_.shape == (2,)
@@ -224,12 +240,12 @@ def test_marginal_multipliers_are_by_group(tmp_path):
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_names_and_types_of_features(new_items, tmp_path, library):
+def test_names_and_types_of_features(ranking, fit, new_items, tmp_path, library):
     pytest.importorskip(library, reason=f"{library} is not installed")
     from pairity._utils.text import make_frame
 
-    columns = {name: MADE.X[:, k].tolist() for k, name in enumerate("vwxyz")}
-    columns["y"] = np.arange(len(MADE.X)).tolist()
+    columns = {name: ranking.X[:, k].tolist() for k, name in enumerate("vwxyz")}
+    columns["y"] = np.arange(len(ranking.X)).tolist()
     table = make_frame(columns, library)
     model = fit(FairRanker(**OPTIONS), table)
     loaded = save_and_load(model, tmp_path / "model")
@@ -248,8 +264,8 @@ def test_names_and_types_of_features(new_items, tmp_path, library):
             loaded.predict(X)
 
 
-def test_sparse_features(tmp_path):
-    X = sp.csr_array(np.where(np.abs(MADE.X) < 0.7, 0.0, MADE.X))
+def test_sparse_features(ranking, fit, tmp_path):
+    X = sp.csr_array(np.where(np.abs(ranking.X) < 0.7, 0.0, ranking.X))
     for engine in ("linear", "lightgbm", "xgboost", "catboost"):
         if any(map(_absent, ENGINES[engine])):
             continue
@@ -265,19 +281,21 @@ def _absent(library):
     return importlib.util.find_spec(library) is None
 
 
-def categorical_table():
+def categorical_table(ranking):
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
-    table = pd.DataFrame(MADE.X, columns=list("abcde"))
-    table["c"] = pd.Categorical(np.array(["low", "mid", "high"])[np.digitize(MADE.X[:, 2], [0, 1])])
+    table = pd.DataFrame(ranking.X.copy(), columns=list("abcde"))
+    table["c"] = pd.Categorical(
+        np.array(["low", "mid", "high"])[np.digitize(ranking.X[:, 2], [0, 1])]
+    )
     table.loc[::7, "a"] = np.nan
     table.loc[::11, "c"] = None
     return table
 
 
 @pytest.mark.parametrize("engine", ["lightgbm", "xgboost", "catboost", "newton"])
-def test_categories_and_missing_values(tmp_path, engine):
+def test_categories_and_missing_values(ranking, fit, tmp_path, engine):
     need(engine)
-    table = categorical_table()
+    table = categorical_table(ranking)
     if engine == "lightgbm":
         from lightgbm import LGBMRanker
 
@@ -314,9 +332,9 @@ def test_categories_and_missing_values(tmp_path, engine):
 
 @pytest.mark.parametrize("engine", ["lightgbm", "xgboost"])
 @pytest.mark.parametrize("categories", [False, True])
-def test_after_early_stopping(tmp_path, engine, categories):
+def test_after_early_stopping(ranking, tmp_path, engine, categories):
     need(engine)
-    table = categorical_table() if categories else MADE.X
+    table = categorical_table(ranking) if categories else ranking.X
     if engine == "lightgbm":
         import lightgbm
 
@@ -332,8 +350,8 @@ def test_after_early_stopping(tmp_path, engine, categories):
     from pairity.rankers.adapters import as_ranker
 
     ranker = as_ranker(ranker)
-    ranker.fit(table, MADE.y, qid=MADE.qid, eval_set=[(table[:60], MADE.y[:60][::-1])],
-               eval_qid=[MADE.qid[:60]], **more)  # fmt: skip
+    ranker.fit(table, ranking.y, qid=ranking.qid, eval_set=[(table[:60], ranking.y[:60][::-1])],
+               eval_qid=[ranking.qid[:60]], **more)  # fmt: skip
     loaded = save_and_load(ranker, tmp_path / "ranker")
     assert same_bits(loaded.predict(table), ranker.predict(table))
     assert loaded.best_iteration_ == ranker.best_iteration_ < 55
@@ -341,7 +359,7 @@ def test_after_early_stopping(tmp_path, engine, categories):
 
 
 @pytest.mark.parametrize("booster", ["dart", "gblinear"])
-def test_other_boosters(new_items, tmp_path, booster):
+def test_other_boosters(fit, new_items, tmp_path, booster):
     need("xgboost")
     from xgboost import XGBRanker
 
@@ -351,11 +369,11 @@ def test_other_boosters(new_items, tmp_path, booster):
     assert same_bits(loaded.predict(new_items), model.predict(new_items))
 
 
-def test_many_groups_with_odd_names(tmp_path):
+def test_many_groups_with_odd_names(ranking, tmp_path):
     names = ["<script>", '"quoted"', "日本", "\ud800", "a" * 10_000, "../../x", "null"]
-    groups = np.array(names, dtype=object)[np.arange(len(MADE.y)) % len(names)]
+    groups = np.array(names, dtype=object)[np.arange(len(ranking.y)) % len(names)]
     model = FairRanker(constraint="statistical", max_rounds=0)
-    model.fit(MADE.X, MADE.y, qid=MADE.qid, sensitive_features=groups)
+    model.fit(ranking.X, ranking.y, qid=ranking.qid, sensitive_features=groups)
     loaded = save_and_load(model, tmp_path / "model")
     assert loaded.groups_ == model.groups_
 
@@ -372,11 +390,13 @@ def my_gap(queries, scores):
     [
         ("constraint", my_gap, "the function my_gap"),
         ("random_state", np.random.RandomState(0), "a RandomState"),
-        ("validation", dict(X=MADE.X, **LABELS), "a dict"),
+        ("validation", {}, "a dict"),  # the test fills it
         ("solver", type("Own", (PlainStep,), {})(), "a Own"),
     ],
 )
-def test_a_setting_that_is_not_stored(new_items, tmp_path, name, value, said):
+def test_a_setting_that_is_not_stored(ranking, labels, fit, new_items, tmp_path, name, value, said):
+    if name == "validation":
+        value = {"X": ranking.X, **labels}
     model = fit(FairRanker(**{**OPTIONS, name: value}))
     loaded = save_and_load(model, tmp_path / "model")
     assert same_bits(loaded.predict(new_items), model.predict(new_items))
@@ -393,7 +413,7 @@ def test_a_setting_that_is_not_stored(new_items, tmp_path, name, value, said):
     fit(clone(loaded).set_params(**{name: value}))
 
 
-def test_an_engines_setting_that_is_not_stored(new_items, tmp_path):
+def test_an_engines_setting_that_is_not_stored(fit, new_items, tmp_path):
     need("lightgbm")
     from lightgbm import LGBMRanker
 
@@ -406,7 +426,7 @@ def test_an_engines_setting_that_is_not_stored(new_items, tmp_path):
     fit(clone(loaded).set_params(ranker__random_state=0))
 
 
-def test_saving_draws_no_random_number(new_items, tmp_path):
+def test_saving_draws_no_random_number(fit, new_items, tmp_path):
     need("xgboost")
     from xgboost import XGBRanker
 
@@ -419,7 +439,7 @@ def test_saving_draws_no_random_number(new_items, tmp_path):
     assert same_bits(loaded.predict(new_items), model.predict(new_items))
 
 
-def test_an_object_of_another_class_is_not_stored(new_items, tmp_path):
+def test_an_object_of_another_class_is_not_stored(fit, new_items, tmp_path):
     need("lightgbm")
     from lightgbm import LGBMRanker
 
@@ -433,23 +453,23 @@ def test_an_object_of_another_class_is_not_stored(new_items, tmp_path):
         fit(clone(loaded))
 
 
-def test_training_data_is_not_in_the_files(tmp_path):
+def test_training_data_is_not_in_the_files(ranking, labels, fit, tmp_path):
     model = fit(FairRanker(**OPTIONS))
     loaded = save_and_load(model, tmp_path / "model")
     with pytest.raises(InputError, match="does not have its training data"):
         loaded.export_pairs(tmp_path / "a.pairs")
     model.export_pairs(tmp_path / "a.pairs")
-    loaded.export_pairs(tmp_path / "b.pairs", LABELS)
+    loaded.export_pairs(tmp_path / "b.pairs", labels)
     assert (tmp_path / "a.pairs").read_bytes() == (tmp_path / "b.pairs").read_bytes()
-    first, second = (m.path(MADE.X, **LABELS, values=[0, 1]) for m in (model, loaded))
+    first, second = (m.path(ranking.X, **labels, values=[0, 1]) for m in (model, loaded))
     assert first[1].violation == second[1].violation
     held = fit(FairRanker(validation=0.25, random_state=0, **OPTIONS))
     loaded = save_and_load(held, tmp_path / "held")
-    first, second = (m.path(MADE.X, **LABELS, values=[1]) for m in (held, loaded))
+    first, second = (m.path(ranking.X, **labels, values=[1]) for m in (held, loaded))
     assert first[0].violation == second[0].violation == pytest.approx(held.violation_, abs=1e-4)
 
 
-def test_rankers_that_cannot_be_saved(tmp_path):
+def test_rankers_that_cannot_be_saved(fit, tmp_path):
     class Own:
         def fit_pairs(self, *_, **__):
             self.coef_ = np.ones(5)
@@ -500,7 +520,7 @@ def test_a_torch_model_needs_its_module():
     assert all(torch.equal(before[name], now) for name, now in module.state_dict().items())
 
 
-def test_modules_of_other_kinds(new_items, tmp_path):
+def test_modules_of_other_kinds(ranking, new_items, tmp_path):
     need("torch")
     import torch
 
@@ -520,7 +540,7 @@ def test_modules_of_other_kinds(new_items, tmp_path):
     torch.manual_seed(0)
     module = Tied()
     ranker = TorchRanker(module, epochs=2, standardise=False, random_state=0, device="cpu")
-    ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
+    ranker.fit(ranking.X, ranking.y, qid=ranking.qid)
     loaded = save_and_load(ranker, tmp_path / "ranker", module=Tied())
     assert same_bits(loaded.predict(new_items), ranker.predict(new_items))
 
@@ -532,7 +552,7 @@ def test_module_is_for_torch_only(linear):
 # --- scikit-learn --------------------------------------------------------------------------------
 
 
-def test_regressors(new_items, tmp_path):
+def test_regressors(ranking, new_items, tmp_path):
     need("newton")
     from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
     from sklearn.linear_model import SGDRegressor
@@ -553,13 +573,13 @@ def test_regressors(new_items, tmp_path):
         ]
     ):
         ranker = RegressorRanker(regressor, n_estimators=2, loss="hinge")
-        ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
+        ranker.fit(ranking.X, ranking.y, qid=ranking.qid)
         loaded = save_and_load(ranker, tmp_path / f"{number}")
         assert same_bits(loaded.predict(new_items), ranker.predict(new_items))
         assert repr(loaded) == repr(ranker)
 
 
-def test_other_types_are_neither_saved_nor_constructed(tmp_path):
+def test_other_types_are_neither_saved_nor_constructed(ranking, tmp_path):
     need("newton")
     import skops.io
     from sklearn.linear_model import Ridge
@@ -571,13 +591,13 @@ def test_other_types_are_neither_saved_nor_constructed(tmp_path):
     ranker = RegressorRanker(
         make_pipeline(FunctionTransformer(my_gap_free), Ridge()), n_estimators=2
     )
-    ranker.fit(MADE.X, MADE.y, qid=MADE.qid)
+    ranker.fit(ranking.X, ranking.y, qid=ranking.qid)
     with pytest.raises(ModelFileError, match=r"test_persistence\.my_gap_free"):
         ranker.save(tmp_path / "ranker")
     assert not os.listdir(tmp_path)
 
     folder = tmp_path / "forged"
-    RegressorRanker(Ridge(), n_estimators=2).fit(MADE.X, MADE.y, qid=MADE.qid).save(folder)
+    RegressorRanker(Ridge(), n_estimators=2).fit(ranking.X, ranking.y, qid=ranking.qid).save(folder)
     for content in (
         {"regressor": Ridge(), "estimators": [Hostile()]},
         {"regressor": Ridge(), "estimators": [os.system]},
@@ -785,7 +805,7 @@ def test_wrong_entries_of_a_manifest(folder, where, value, words):
 
 
 @pytest.mark.parametrize("in_one_step", [True, False])
-def test_a_model_is_replaced(folder, tmp_path, monkeypatch, in_one_step):
+def test_a_model_is_replaced(fit, folder, tmp_path, monkeypatch, in_one_step):
     if not in_one_step:
         monkeypatch.setattr(folders, "_exchange", lambda *_: False)
     other = fit(make_model("linear", constraint="statistical"))
@@ -817,7 +837,7 @@ def test_places_that_are_refused(folder, tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
 @pytest.mark.parametrize("step", ["first", "second", "move"])
-def test_an_interrupted_save_leaves_the_old_model(folder, tmp_path, monkeypatch, error, step):
+def test_an_interrupted_save_leaves_the_old_model(fit, folder, tmp_path, monkeypatch, error, step):
     other = fit(make_model("linear", constraint="statistical"))
     calls = []
     real = folders._write if step != "move" else Path.rename

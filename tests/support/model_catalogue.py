@@ -8,9 +8,6 @@ import pytest
 from pairity import FairRanker, LinearRanker
 from pairity.datasets import make_biased_ranking
 
-# Lists of cases need these when tests are collected, where there are no fixtures yet.
-MADE = make_biased_ranking(30, 12, n_labels=3, random_state=0)
-LABELS = {"y": MADE.y, "qid": MADE.qid, "sensitive_features": MADE.sensitive_features}
 OPTIONS = {"tolerance": 0.05, "max_rounds": 3}
 ENGINES = {
     "linear": (),
@@ -20,6 +17,16 @@ ENGINES = {
     "torch": ("torch", "safetensors"),
     "newton": ("skops",),
 }
+
+
+def make_ranking():
+    """The data that the models are trained on."""
+    return make_biased_ranking(30, 12, n_labels=3, random_state=0)
+
+
+def labels_of(ranking):
+    """The arguments of `fit` besides the features."""
+    return {name: getattr(ranking, name) for name in ("y", "qid", "sensitive_features")}
 
 
 def make_new_items():
