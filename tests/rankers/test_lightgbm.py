@@ -15,42 +15,48 @@ from pairity.pairs.losses import Hinge, LambdaRank
 from pairity.rankers import lightgbm as adapter
 from pairity.rankers.lightgbm import LightGBMRanker
 from pairity.reweighting.outcomes import Outcome
-from support.boosters import (
-    DATA,
-    HELD,
-    LABELS,
-    MADE,
-    NAMES,
-    QUERIES,
-    TABLE,
-    eval_sets,
-    slow_logistic,
-)
+from support.boosters import NAMES, TABLE, slow_logistic
 
 lgb = pytest.importorskip("lightgbm", reason="lightgbm is not installed")
-
-SETS = eval_sets(HELD)
-SLOW = slow_logistic(QUERIES, TABLE)
 
 
 def model(**params):
     return lgb.LGBMRanker(**{"n_estimators": 8, "num_leaves": 7, "n_jobs": 1, **params})
 
 
-def trained(loss="logistic", **params):
-    return LightGBMRanker(model(**params), loss=loss).fit_pairs(QUERIES, TABLE).predict(MADE.X)
+@pytest.fixture(scope="session")
+def trained(ranking, queries):
+    """A function: the scores of the adapter, with these parameters."""
+
+    def scores(loss="logistic", **params):
+        ranker = LightGBMRanker(model(**params), loss=loss)
+        return ranker.fit_pairs(queries, TABLE).predict(ranking.X)
+
+    return scores
 
 
-def direct(n_trees=8, X=MADE.X, **params):
-    params = {"num_leaves": 7, "num_threads": 1, "verbosity": -1, **params}
-    data = lgb.Dataset(X, MADE.y, group=[15] * 40, params=params)
-    return lgb.train({**params, "objective": SLOW}, data, n_trees).predict(X)
+@pytest.fixture(scope="session")
+def direct(ranking, queries):
+    """A function: the scores of LightGBM's own training call, on the slow objective."""
+    slow = slow_logistic(queries, TABLE)
+
+    def scores(n_trees=8, **params):
+        params = {"num_leaves": 7, "num_threads": 1, "verbosity": -1, **params}
+        data = lgb.Dataset(ranking.X, ranking.y, group=[15] * 40, params=params)
+        return lgb.train({**params, "objective": slow}, data, n_trees).predict(ranking.X)
+
+    return scores
 
 
-def fitted(loss=None, params=None, **fit_params):
-    return LightGBMRanker(model(**params or {}), loss=loss).fit(
-        MADE.X, MADE.y, qid=MADE.qid, **fit_params
-    )
+@pytest.fixture(scope="session")
+def fitted(ranking):
+    """A function: the adapter, fitted without weights."""
+
+    def fit(loss=None, params=None, **fit_params):
+        ranker = LightGBMRanker(model(**params or {}), loss=loss)
+        return ranker.fit(ranking.X, ranking.y, qid=ranking.qid, **fit_params)
+
+    return fit
 
 
 # --- every parameter is used ----------------------------------------------------------------------
@@ -88,14 +94,14 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize("params", PARAMETERS, ids=str)
-def test_it_is_lightgbm_with_these_parameters(params):
+def test_it_is_lightgbm_with_these_parameters(trained, direct, params):
     found = trained(**params)
     assert found == pytest.approx(direct(**params), abs=1e-6)
     assert np.abs(found - trained()).max() > 1e-3  # it makes a difference
 
 
 @pytest.mark.parametrize("name", adapter._N_TREES)
-def test_the_number_of_trees_under_all_its_names(name):
+def test_the_number_of_trees_under_all_its_names(ranking, queries, direct, name):
     totals = set()
 
     def follow(_, n_total, __):
@@ -104,10 +110,10 @@ def test_the_number_of_trees_under_all_its_names(name):
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ranker = LightGBMRanker(model(**{name: 3}), loss="logistic").fit_following(QUERIES, follow)
+        ranker = LightGBMRanker(model(**{name: 3}), loss="logistic").fit_following(queries, follow)
     assert ranker.model_.num_trees() == 3
     assert totals == {3}
-    assert ranker.predict(MADE.X) == pytest.approx(direct(3), abs=1e-6)
+    assert ranker.predict(ranking.X) == pytest.approx(direct(3), abs=1e-6)
 
 
 def test_all_names_are_known():
@@ -123,9 +129,9 @@ def test_all_names_are_known():
 
 
 @pytest.mark.parametrize("name", adapter._OBJECTIVE)
-def test_the_objective_under_all_its_names(name):
+def test_the_objective_under_all_its_names(ranking, fitted, name):
     same = fitted(params={name: "lambdarank"})
-    assert np.array_equal(same.predict(MADE.X), fitted().predict(MADE.X))
+    assert np.array_equal(same.predict(ranking.X), fitted().predict(ranking.X))
     for other in ("regression", "rank_xendcg"):
         with pytest.raises(InputError, match=f"objective='{other}'.*has no weights for pairs"):
             fitted(params={name: other})
@@ -133,19 +139,19 @@ def test_the_objective_under_all_its_names(name):
 
 @pytest.mark.parametrize("name", adapter._BOOSTING)
 @pytest.mark.parametrize("value", ["rf", "random_forest"])
-def test_random_forests_are_refused(name, value):
+def test_random_forests_are_refused(fitted, name, value):
     with pytest.raises(InputError, match="random forests"):
         fitted(params={name: value, "subsample": 0.5, "subsample_freq": 1})
 
 
-def test_class_weights_are_refused():
+def test_class_weights_are_refused(fitted):
     with pytest.raises(InputError, match="no classes"):
         fitted(params={"class_weight": {0: 1.0}})
 
 
 @pytest.mark.parametrize("name", adapter._THREADS)
-def test_threads_under_all_their_names(name, monkeypatch):
-    ranker = LightGBMRanker(model(**{"n_jobs": 1, name: 2})).fit_pairs(QUERIES, TABLE)
+def test_threads_under_all_their_names(ranking, queries, name, monkeypatch):
+    ranker = LightGBMRanker(model(**{"n_jobs": 1, name: 2})).fit_pairs(queries, TABLE)
     seen = {}
     real = lgb.Booster.predict
 
@@ -154,14 +160,14 @@ def test_threads_under_all_their_names(name, monkeypatch):
         return real(self, *args, **kwargs)
 
     monkeypatch.setattr(lgb.Booster, "predict", predict)
-    ranker.predict(MADE.X)
+    ranker.predict(ranking.X)
     assert seen["num_threads"] == 2  # prediction keeps to it, too
 
 
 # --- randomness -----------------------------------------------------------------------------------
 
 
-def test_seeds():
+def test_seeds(trained, direct):
     def drawn(random_state):
         return trained(**BAGGING, random_state=random_state)
 
@@ -176,7 +182,7 @@ def test_seeds():
         drawn("three")
 
 
-def test_every_round_has_the_same_seed():
+def test_every_round_has_the_same_seed(data):
     state = np.random.RandomState(3)
     seeds = []
 
@@ -186,7 +192,7 @@ def test_every_round_has_the_same_seed():
     ranker = model(**BAGGING, random_state=state)
     with pytest.warns(TargetNotReachedWarning):
         FairRanker(ranker, max_rounds=2, tolerance=0.0, schedule="retrain", validation=None).fit(
-            **DATA, callbacks=[note]
+            **data, callbacks=[note]
         )
     assert len(seeds) == 24
     assert len(set(seeds)) == 1
@@ -205,32 +211,32 @@ LAMBDARANK = [
 
 
 @pytest.mark.parametrize(("params", "same"), LAMBDARANK, ids=str)
-def test_settings_of_lambdarank(params, same):
+def test_settings_of_lambdarank(ranking, fitted, params, same):
     """LightGBM's own ranks ties by row, which is a matter of the first trees only."""
-    own = model(**params, n_estimators=40, verbose=-1).fit(MADE.X, MADE.y, group=[15] * 40)
+    own = model(**params, n_estimators=40, verbose=-1).fit(ranking.X, ranking.y, group=[15] * 40)
     for loss in (None, "lambdarank"):
-        actual = fitted(loss, params=params).predict(MADE.X)
-        assert np.array_equal(actual, fitted(same).predict(MADE.X))
-        longer = fitted(loss, params={**params, "n_estimators": 40}).predict(MADE.X)
-        assert np.corrcoef(own.predict(MADE.X), longer)[0, 1] > 0.9
+        actual = fitted(loss, params=params).predict(ranking.X)
+        assert np.array_equal(actual, fitted(same).predict(ranking.X))
+        longer = fitted(loss, params={**params, "n_estimators": 40}).predict(ranking.X)
+        assert np.corrcoef(own.predict(ranking.X), longer)[0, 1] > 0.9
     if params:
-        assert np.abs(actual - fitted().predict(MADE.X)).max() > 1e-3
+        assert np.abs(actual - fitted().predict(ranking.X)).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ["sigmoid", "lambdarank_truncation_level", "lambdarank_norm"])
 @pytest.mark.parametrize("loss", ["logistic", Hinge(2.0), LambdaRank(k=3)])
-def test_settings_of_another_loss_are_refused(name, loss):
+def test_settings_of_another_loss_are_refused(fitted, name, loss):
     with pytest.raises(InputError, match=f"{name}=1 is a setting of LightGBM's own objective"):
         fitted(loss, params={name: 1})
 
 
-def test_position_bias_is_refused():
+def test_position_bias_is_refused(fitted):
     with pytest.raises(InputError, match="lambdarank_position_bias_regularization"):
         fitted(params={"lambdarank_position_bias_regularization": 0.1})
 
 
-def test_label_gains_reach_the_metric():
-    short = {"params": {"n_estimators": 1, "label_gain": [0, 1, 30]}, "eval_at": [3], **SETS}
+def test_label_gains_reach_the_metric(held_sets, fitted):
+    short = {"params": {"n_estimators": 1, "label_gain": [0, 1, 30]}, "eval_at": [3], **held_sets}
     found = fitted("logistic", **short).evals_result_["valid_0"]["ndcg@3"]
     short["params"] = {"n_estimators": 1}
     assert found != fitted("logistic", **short).evals_result_["valid_0"]["ndcg@3"]
@@ -275,23 +281,27 @@ MAP = [f"map@{k}" for k in (1, 2, 3, 4, 5)]
     ],
     ids=range(11),
 )
-def test_metrics(params, fit_params, names):
-    labels = (HELD.y > 0).astype(float)
+def test_metrics(held_ranking, fitted, params, fit_params, names):
+    labels = (held_ranking.y > 0).astype(float)
     ranker = fitted(
-        "logistic", params=params, eval_set=(HELD.X, labels), eval_qid=HELD.qid, **fit_params
+        "logistic",
+        params=params,
+        eval_set=(held_ranking.X, labels),
+        eval_qid=held_ranking.qid,
+        **fit_params,
     )
     assert set(ranker.evals_result_["valid_0"]) == set(names)
 
 
-def test_names_of_evaluation_sets():
-    several = {"eval_set": 2 * SETS["eval_set"], "eval_qid": 2 * SETS["eval_qid"]}
+def test_names_of_evaluation_sets(held_sets, fitted):
+    several = {"eval_set": 2 * held_sets["eval_set"], "eval_qid": 2 * held_sets["eval_qid"]}
     assert set(fitted(eval_names=["one", "two"], **several).evals_result_) == {"one", "two"}
-    assert set(fitted(eval_names="one", **SETS).evals_result_) == {"one"}
+    assert set(fitted(eval_names="one", **held_sets).evals_result_) == {"one"}
     with pytest.raises(InputError, match="1 names for 2 sets"):
         fitted(eval_names=["one"], **several)
 
 
-def test_callbacks_see_every_round_and_start_afresh():
+def test_callbacks_see_every_round_and_start_afresh(data, held_sets):
     recorded, seen = {}, []
     callbacks = [
         lgb.early_stopping(2, verbose=False), lgb.record_evaluation(recorded),
@@ -301,7 +311,7 @@ def test_callbacks_see_every_round_and_start_afresh():
         model(n_estimators=40), max_rounds=2, tolerance=0.0, schedule="retrain", validation=None
     )
     with pytest.warns(TargetNotReachedWarning):
-        fair.fit(**DATA, **SETS, callbacks=callbacks)
+        fair.fit(**data, **held_sets, callbacks=callbacks)
     assert seen.count(0) == 3
     assert len(callbacks) == 3
     assert 0 < fair.ranker_.best_iteration_ < 40
@@ -311,21 +321,21 @@ def test_callbacks_see_every_round_and_start_afresh():
 @pytest.mark.parametrize(
     "name", ["early_stopping_round", "early_stopping_rounds", "early_stopping", "n_iter_no_change"]
 )
-def test_early_stopping_under_all_its_names(name):
-    shuffled = np.random.default_rng(0).permutation(HELD.y)
-    sets = {"eval_set": (HELD.X, shuffled), "eval_qid": HELD.qid}
+def test_early_stopping_under_all_its_names(held_ranking, fitted, name):
+    shuffled = np.random.default_rng(0).permutation(held_ranking.y)
+    sets = {"eval_set": (held_ranking.X, shuffled), "eval_qid": held_ranking.qid}
     ranker = fitted(params={"n_estimators": 100, name: 2}, **sets)
     assert 0 < ranker.best_iteration_ < 50
 
 
-def test_a_schedule_of_learning_rates():
+def test_a_schedule_of_learning_rates(ranking, fitted):
     rates = lgb.reset_parameter(learning_rate=lambda at: 0.3 if at == 0 else 0.0001)
-    found = fitted(callbacks=[rates]).predict(MADE.X)
-    one = fitted(params={"n_estimators": 1, "learning_rate": 0.3}).predict(MADE.X)
+    found = fitted(callbacks=[rates]).predict(ranking.X)
+    one = fitted(params={"n_estimators": 1, "learning_rate": 0.3}).predict(ranking.X)
     assert found == pytest.approx(one, abs=0.02)
 
 
-def test_an_interruption_in_a_callback():
+def test_an_interruption_in_a_callback(data):
     seen = []
 
     def callback(_):
@@ -335,13 +345,13 @@ def test_an_interruption_in_a_callback():
 
     fair = FairRanker(model(), tolerance=0.0, schedule="retrain", validation=None)
     with pytest.warns(TargetNotReachedWarning, match="interrupted"):
-        fair.fit(**DATA, callbacks=[callback])
+        fair.fit(**data, callbacks=[callback])
     assert fair.outcome_.kind is Outcome.INTERRUPTED
     assert len(fair.history_) == 2
 
 
-def test_it_is_quiet_unless_asked(capfd):
-    FairRanker(model(), max_rounds=1, tolerance=1.0).fit(**DATA, **SETS)
+def test_it_is_quiet_unless_asked(data, held_sets, fitted, capfd):
+    FairRanker(model(), max_rounds=1, tolerance=1.0).fit(**data, **held_sets)
     assert capfd.readouterr() == ("", "")
     for name in ("verbose", "verbosity"):
         fitted(params={name: 2})
@@ -350,45 +360,54 @@ def test_it_is_quiet_unless_asked(capfd):
 
 # --- tables ---------------------------------------------------------------------------------------
 
-LETTERS = np.array(["x", "y", "z"])[np.digitize(MADE.X[:, 4], [-0.5, 0.5])]
-CODES = np.digitize(MADE.X[:, 4], [-0.5, 0.5])
-FRAME = pd.DataFrame(MADE.X, columns=NAMES).assign(e=pd.Categorical(LETTERS))
-CODED = FRAME.assign(e=CODES)
+
+@pytest.fixture(scope="session")
+def coded(categorical):
+    """`categorical` with the numbers of the categories."""
+    return categorical.assign(e=categorical["e"].cat.codes.astype(int))
+
+
+@pytest.fixture(scope="session")
+def fitted_on(ranking):
+    """A function: the scores of the adapter that was fitted on this table."""
+
+    def scores(X, **fit_params):
+        ranker = LightGBMRanker(model(min_child_samples=5, cat_smooth=1.0, min_data_per_group=5))
+        sets = {"eval_set": [(X[:120], ranking.y[:120])], "eval_qid": [ranking.qid[:120]]}
+        return ranker.fit(X, ranking.y, qid=ranking.qid, **sets, **fit_params).predict(X)
+
+    return scores
 
 
 @pytest.mark.parametrize("schedule", ["retrain", "interleaved"])
-def test_categories_of_pandas(schedule):
+def test_categories_of_pandas(ranking, labels, letters, categorical, coded, schedule):
     fair = FairRanker(
         model(min_child_samples=5), schedule=schedule, max_rounds=1, tolerance=1.0, validation=0.3,
         random_state=0,
     )  # fmt: skip
-    known = clone(fair).fit(CODED, **LABELS, categorical_feature=["e"])
-    fair.fit(FRAME, **LABELS, eval_set=[(FRAME[:120], MADE.y[:120])], eval_qid=[MADE.qid[:120]])
-    assert np.array_equal(fair.predict(FRAME), known.predict(CODED))
-    turned = FRAME.assign(e=pd.Categorical(LETTERS, categories=["z", "x", "y"]))
-    assert np.array_equal(fair.predict(FRAME), fair.predict(turned))
-    unseen = FRAME.assign(e=pd.Categorical(["w"] * 600, categories=["w", "x", "y", "z"]))
-    missing = FRAME.assign(e=pd.Categorical([None] * 600, categories=["x", "y", "z"]))
+    known = clone(fair).fit(coded, **labels, categorical_feature=["e"])
+    fair.fit(
+        categorical,
+        **labels,
+        eval_set=[(categorical[:120], ranking.y[:120])],
+        eval_qid=[ranking.qid[:120]],
+    )
+    assert np.array_equal(fair.predict(categorical), known.predict(coded))
+    turned = categorical.assign(e=pd.Categorical(letters, categories=["z", "x", "y"]))
+    assert np.array_equal(fair.predict(categorical), fair.predict(turned))
+    unseen = categorical.assign(e=pd.Categorical(["w"] * 600, categories=["w", "x", "y", "z"]))
+    missing = categorical.assign(e=pd.Categorical([None] * 600, categories=["x", "y", "z"]))
     assert np.array_equal(fair.predict(unseen), fair.predict(missing))
 
 
-def test_categories_by_name_and_by_number():
-    by_name = fitted_on(CODED, categorical_feature=["e"])
-    by_number = fitted_on(CODED, categorical_feature=[4])
-    on_matrix = fitted_on(CODED.to_numpy(), categorical_feature=[4])
-    named = fitted_on(CODED.to_numpy(), categorical_feature=["e"], feature_name=NAMES)
+def test_categories_by_name_and_by_number(coded, fitted_on):
+    by_name = fitted_on(coded, categorical_feature=["e"])
+    by_number = fitted_on(coded, categorical_feature=[4])
+    on_matrix = fitted_on(coded.to_numpy(), categorical_feature=[4])
+    named = fitted_on(coded.to_numpy(), categorical_feature=["e"], feature_name=NAMES)
     for other in (by_number, on_matrix, named):
         assert np.array_equal(by_name, other)
-    assert not np.array_equal(by_name, fitted_on(CODED))
-
-
-def fitted_on(X, **fit_params):
-    ranker = LightGBMRanker(model(min_child_samples=5, cat_smooth=1.0, min_data_per_group=5))
-    sets = {"eval_set": [(X[:120], MADE.y[:120])], "eval_qid": [MADE.qid[:120]]}
-    return ranker.fit(X, MADE.y, qid=MADE.qid, **sets, **fit_params).predict(X)
-
-
-POLARS = pl.DataFrame(MADE.X, schema=NAMES)
+    assert not np.array_equal(by_name, fitted_on(coded))
 
 
 @pytest.mark.parametrize(
@@ -397,22 +416,22 @@ POLARS = pl.DataFrame(MADE.X, schema=NAMES)
     ids=["categories", "text", "enum"],
 )
 @pytest.mark.parametrize("library", ["polars", "pyarrow"])
-def test_columns_that_would_end_the_process(kind, library):
-    table = POLARS.with_columns(e=pl.Series(LETTERS).cast(kind))
-    plain = POLARS
+def test_columns_that_would_end_the_process(ranking, labels, letters, kind, library):
+    plain = pl.DataFrame(ranking.X, schema=NAMES)
+    table = plain.with_columns(e=pl.Series(letters).cast(kind))
     if library == "pyarrow":
         table, plain = table.to_arrow(), plain.to_arrow()
     with pytest.raises(InputError, match=r"The column 'e' is of type .* pandas table"):
-        FairRanker(model()).fit(table, **LABELS)
+        FairRanker(model()).fit(table, **labels)
     with pytest.raises(InputError, match="The column 'e'"):
-        FairRanker(model()).fit(plain, **LABELS, eval_set=(table, MADE.y), eval_qid=MADE.qid)
-    fair = FairRanker(model(), max_rounds=0).fit(plain, **LABELS)
+        FairRanker(model()).fit(plain, **labels, eval_set=(table, ranking.y), eval_qid=ranking.qid)
+    fair = FairRanker(model(), max_rounds=0).fit(plain, **labels)
     with pytest.raises(InputError, match="The column 'e'"):
         fair.predict(table)
 
 
-def test_nulls_in_arrow_tables():
-    gaps = np.where(np.random.default_rng(2).random(MADE.X.shape) < 0.2, np.nan, MADE.X)
+def test_nulls_in_arrow_tables(ranking, fitted_on):
+    gaps = np.where(np.random.default_rng(2).random(ranking.X.shape) < 0.2, np.nan, ranking.X)
     known = fitted_on(gaps)
     polars = pl.DataFrame(gaps, schema=NAMES).fill_nan(None)
     assert np.array_equal(fitted_on(polars), known)
@@ -420,17 +439,17 @@ def test_nulls_in_arrow_tables():
     assert np.array_equal(fitted_on(arrow), known)
 
 
-def test_text_in_pandas_is_lightgbms_to_refuse():
+def test_text_in_pandas_is_lightgbms_to_refuse(labels, letters, categorical):
     with pytest.raises(TrainingError, match=r"round 0.*dtypes must be int, float") as caught:
         FairRanker(model(), schedule="retrain").fit(
-            FRAME.assign(e=LETTERS.astype(object)), **LABELS
+            categorical.assign(e=letters.astype(object)), **labels
         )
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_dask_models_are_refused():
+def test_dask_models_are_refused(data):
     class Cluster(lgb.LGBMRanker):
         client = None
 
     with pytest.raises(InputError, match="trains LGBMRanker, not Cluster"):
-        FairRanker(Cluster()).fit(**DATA)
+        FairRanker(Cluster()).fit(**data)

@@ -1,17 +1,8 @@
-"""Data and a slow objective, for the tests of the adapters of boosters."""
+"""Settings and a slow objective, for the tests of the adapters of boosters."""
 
 import numpy as np
 
-from pairity.datasets import make_biased_ranking
-
-# Lists of cases need these when tests are collected, where there are no fixtures yet.
-MADE = make_biased_ranking(40, 15, n_labels=3, random_state=0)
-DATA = {name: getattr(MADE, name) for name in ("X", "y", "qid", "sensitive_features")}
-LABELS = {name: DATA[name] for name in ("y", "qid", "sensitive_features")}
-QUERIES = MADE.queries()
-HELD = make_biased_ranking(10, 12, n_labels=3, random_state=1)
 NAMES = list("abcde")
-
 TABLE = np.array([[1.0, 1.75], [0.5, 1.25]])
 ONES = np.ones((2, 2))
 
