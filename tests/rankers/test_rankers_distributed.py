@@ -153,3 +153,21 @@ def test_a_worker_killed_in_a_round_changes_nothing(client, spread, name, table)
     np.testing.assert_allclose(again.predict(table[FEATURES]), expected, atol=1e-9)
     for remote_round, expected in zip(again.history_, rounds, strict=True):
         assert remote_round.violation == pytest.approx(expected.violation, abs=1e-12)
+
+
+def test_a_result_lost_with_its_worker_is_a_lost_worker(monkeypatch):
+    """The task has ended, but its worker is killed before the result arrives."""
+    from pairity.rankers import _distributed
+
+    class Ended:
+        status = "finished"
+
+        def result(self, timeout):
+            alive.pop("second", None)
+            raise TimeoutError
+
+    alive = {"first": {}, "second": {}}
+    client = type("Client", (), {"status": "running"})()
+    monkeypatch.setattr(_distributed, "workers_of", lambda _: dict(alive))
+    with pytest.raises(_distributed._LostWorkerError, match="second gone"):
+        _distributed._results(client, [Ended(), Ended()], ["first", "second"])

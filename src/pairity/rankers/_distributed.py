@@ -175,11 +175,12 @@ def _results(client: Any, tasks: list[Any], addresses: list[str]) -> list[Any]:
         ]
         if lost or any(task.status in ("error", "lost") for task in tasks):
             deadline = min(deadline, time.monotonic() + GRACE)
-        if not waiting or time.monotonic() > deadline:
+        if not waiting and deadline == math.inf:
+            with suppress(TimeoutError):  # a result is lost if its worker is, and never arrives
+                return [task.result(timeout=GRACE) for task in tasks]
+        elif not waiting or time.monotonic() > deadline:
             break
         time.sleep(min(0.5, 0.02 + 0.05 * (time.monotonic() - started)))
-    if deadline == math.inf:
-        return list(client.gather(tasks))
     _free(client, tasks, waiting, alive)
     time.sleep(0.5)  # the scheduler notices lost workers with a delay
     alive = workers_of(client)

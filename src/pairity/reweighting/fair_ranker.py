@@ -72,9 +72,10 @@ class FairRanker(RankingEstimator):
         With both orders the intra-group constraint cannot be trained.
     weighting : {"auto", "reversible", "exponential", "paper", "closed-form"}, default="auto"
         How the weight of a pair follows its λ (`pairity.reweighting.weights.Weigher`).
-        "reversible": e^λ, and for λ < 0 also a growing weight for the opposite order, so that the
-        preferences of a cell can be turned round. "exponential": e^λ. "paper": 2σ(λ), at most 2,
-        which often cannot lower the violation far unless the group is among the features.
+        "paper": 2σ(λ), at most 2, which often cannot lower the violation far unless the group is
+        among the features. "reversible": the same up to |λ| = 3; beyond, the weight grows up to 12,
+        or the opposite order has a growing weight, so that the preferences of a cell can be turned
+        round. "exponential": e^λ.
         "closed-form": 2σ of λ scaled as in Proposition 1. "auto" is "reversible" if the ranker can
         train on mirrored pairs, as all rankers of pairity can, and otherwise "exponential".
     schedule : {"auto", "retrain", "interleaved"}, default="auto"

@@ -251,6 +251,7 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, mirrored, rates, tie
         all_even, edge, edge_score, edge_reach, edge_share = ties
     n = code.size
     plain = 0.0
+    turned = False  # whether some pairs of the current group count in the mirrored order too
     head = 0
     while head < n:
         group = code[by_group[head]]
@@ -260,7 +261,9 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, mirrored, rates, tie
             _weigh_row(lowest, n, passed[lowest], n_top, table[group], items, index, w, top_w)
             if mirrored is not None:
                 row = mirrored[group]
-                _weigh_row(lowest, n, passed[lowest], n_top, row, items, index, v, top_v)
+                turned = row.max() > 0.0
+                if turned:
+                    _weigh_row(lowest, n, passed[lowest], n_top, row, items, index, v, top_v)
         for r in range(head, last):
             i = by_group[r]
             u = weight[i]
@@ -272,7 +275,7 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, mirrored, rates, tie
                     discount[i] if inside else edge_reach, 1.0 if inside else edge_share,
                     s[i], all_even[i], narrow, near, sigma,
                 )  # fmt: skip
-                if mirrored is not None:
+                if mirrored is not None and turned:
                     total -= _add_mirrored(start[i], n, v, z, delta, g, u, z[i], near)
             else:  # all items of the list of the first k are above the item
                 added, total, bend = _row(
@@ -281,7 +284,7 @@ def _lambda_list(k, n_top, items, rank, ranked, top, table, mirrored, rates, tie
                     s[i], a[i], z[i], gain[i], discount[i], u, tied, 0.0, 0.0, edge_score,
                     edge_reach - edge_share * discount[i], narrow, near, sigma,
                 )  # fmt: skip
-                if mirrored is not None:
+                if mirrored is not None and turned:
                     total -= _add_mirrored(
                         passed[start[i]], n_top, top_v, top_z, delta, top_g, u, z[i], near
                     )
