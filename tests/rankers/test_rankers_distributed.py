@@ -162,7 +162,7 @@ def test_a_result_lost_with_its_worker_is_a_lost_worker(monkeypatch):
     class Ended:
         status = "finished"
 
-        def result(self, timeout):
+        def result(self, **_):
             alive.pop("second", None)
             raise TimeoutError
 
