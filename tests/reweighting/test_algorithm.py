@@ -23,7 +23,7 @@ from pairity.pairs.cells import mean_auc
 from pairity.reweighting.algorithm import Round, Trace, retrain
 from pairity.reweighting.outcomes import Outcome
 from pairity.reweighting.problem import Problem
-from pairity.reweighting.response import foresight, smoothed_slopes
+from pairity.reweighting.response import Outlook, smoothed_slopes
 from pairity.reweighting.weights import make_weigher, weight_table
 
 ONES = np.ones((2, 2))
@@ -380,6 +380,14 @@ def test_damped_gives_up_at_a_jump_that_the_ranker_did_not_foresee():
     """A gap that jumps from 0.4 to -0.3, although the ranker foresees a slope."""
 
     class Foreseen:
+        foresees = True
+
+        def foresight(self):
+            return self
+
+        def mixed(self, _):
+            return lambda share: np.array([[np.nan, 0.2 - 0.35 * share], [0.35 * share - 0.2, 0.0]])
+
         def of_gaps(self, _):
             return self
 
@@ -395,7 +403,7 @@ def test_damped_gives_up_at_a_jump_that_the_ranker_did_not_foresee():
         gap = 0.4 if lambda_[0, 1] > -1.9371 else -0.3
         delta = np.array([[np.nan, gap / 2], [-gap / 2, np.nan]])
         current = Round(n_rounds, lambda_, delta, abs(gap), auc=0.7, seconds=0.0)
-        lambda_, state = solver.step(current, state, Foreseen)
+        lambda_, state = solver.step(current, state, Foreseen())
         n_rounds += 1
     assert n_rounds <= 5  # each end of the bracket repeats its gap once
 
@@ -435,7 +443,7 @@ def test_foresight_agrees_with_retraining():
     weigher = problem.weigher
     lambda_ = np.array([[0.0, -0.3], [0.2, 0.0]])
     model = LinearRanker().fit_pairs(queries, weigher.table(lambda_))
-    foreseen = foresight(problem, model, lambda_)
+    foreseen = Outlook(problem, model, lambda_).foresight()
     contrast = Contrasts.of(constraint.delta(queries, model.predict(queries.X))).matrix()
     for entry in (1, 2):
         gaps = []

@@ -20,7 +20,7 @@ from pairity.rankers._products import one_blas_thread
 from pairity.reweighting.limits import limits_of
 from pairity.reweighting.outcomes import NAN, FitOutcome, Outcome
 from pairity.reweighting.problem import Problem, Trained
-from pairity.reweighting.response import foresight
+from pairity.reweighting.response import Outlook
 from pairity.reweighting.solvers import Solver
 
 if TYPE_CHECKING:
@@ -260,11 +260,10 @@ def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
                 break
             if state is None:
                 state = solver.start(problem.unranked, scale, trace.limit)
-            foresee, ranker = None, model[0] if isinstance(model, tuple) else model
-            if hasattr(ranker, "response"):
-                foresee = partial(foresight, problem, ranker, current.lambda_)
+            ranker = model[0] if isinstance(model, tuple) else model
+            outlook = Outlook(problem, ranker, current.lambda_)
             with one_blas_thread:  # for such small matrices more threads are slower
-                following, state = solver.step(current, state, foresee)
+                following, state = solver.step(current, state, outlook)
             if following is not None:
                 lambda_ = problem.weigher.settle(following)
             if following is None or np.array_equal(lambda_, current.lambda_):

@@ -77,7 +77,8 @@ class FairRanker(RankingEstimator):
         or the opposite order has a growing weight, so that the preferences of a cell can be turned
         round. "exponential": e^λ.
         "closed-form": 2σ of λ scaled as in Proposition 1. "auto" is "reversible" if the ranker can
-        train on mirrored pairs, as all rankers of pairity can, and otherwise "exponential".
+        train on mirrored pairs, as all rankers of pairity can, and otherwise "exponential"; but
+        "paper" where a ranker that may memorise has fewer than 8 training queries.
     schedule : {"auto", "retrain", "interleaved"}, default="auto"
         Whether the ranker is trained anew for every λ, or λ moves between the trees of one
         training run (`pairity.reweighting.interleaving.DualAscent`), which LightGBM and XGBoost
@@ -90,7 +91,7 @@ class FairRanker(RankingEstimator):
         trained without its fold. A share below 1: that share of the queries, held out. Queries or
         a mapping: other data. "auto": two folds for rankers that may memorise their training
         queries (boosters, networks, regressors), and the training queries for others
-        (`LinearRanker`), for Dask collections, for features in files and for fewer than 4 queries.
+        (`LinearRanker`), for Dask collections, for features in files and for fewer than 8 queries.
         With folds or a share, the final ranker is trained on all queries: with the weights found,
         or, if λ moves during the run, by its training queries, corrected by how much better those
         of the folds looked than held-out ones.

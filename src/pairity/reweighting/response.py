@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -67,21 +67,57 @@ class Foresight:
         return np.asarray(relative @ difference.reshape(change.size, -1).T / steps.ravel())
 
 
-def foresight(problem: Problem, model: Any, lambda_: Array) -> Foresight:
-    """Predict how delta follows λ around a fitted ranker that has a `response`."""
-    part, weigher = problem.sample, problem.weigher
-    directions, coefficients = model.response(part, weigher.table(lambda_))
-    scores = part.each(partial(scores_of, model))
-    slopes = smoothed_slopes(problem.constraint, _BANDWIDTH, part, scores, directions)
-    by_weight = slopes @ coefficients.reshape(-1, coefficients.shape[-1]).T
-    # A ranker does not change if all weights are multiplied by the same number. This gives the
-    # response to the pairs of unknown group, or else removes an error of the sample.
-    weights, shares = weigher.weights(lambda_), weigher.shares
-    along = by_weight @ weights[:-1]
-    by_weight = np.column_stack([by_weight, -along if shares[-1] > 0.0 else 0.0 * along])
-    if shares[-1] == 0.0:
-        by_weight -= np.outer(along, shares / (shares @ weights))
-    return Foresight(weigher, lambda_, by_weight)
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """What a fitted ranker tells about rankers with other λ, on a sample of its training queries.
+
+    Parameters
+    ----------
+    problem : Problem
+    model : a fitted ranker
+    lambda_ : array, the multipliers that it was trained with
+    """
+
+    problem: Problem
+    model: Any
+    lambda_: Array
+
+    @property
+    def foresees(self) -> bool:
+        """Whether the ranker knows how its scores follow the pair weights."""
+        return hasattr(self.model, "response")
+
+    @cached_property
+    def scores(self) -> Any:
+        """The scores of the sample."""
+        return self.problem.sample.each(partial(scores_of, self.model))
+
+    def mixed(self, other: Outlook) -> Callable[[float], Array]:
+        """Return delta of mixtures of the scores of both rankers, from the share of the other."""
+        part, constraint = self.problem.sample, self.problem.constraint
+        own, others = self.scores, other.scores
+        return lambda share: constraint.delta(part, part.each(partial(_mix, share), own, others))
+
+    def foresight(self) -> Foresight:
+        """Predict how delta follows λ around the ranker, which has a `response`."""
+        part, weigher = self.problem.sample, self.problem.weigher
+        directions, coefficients = self.model.response(part, weigher.table(self.lambda_))
+        slopes = smoothed_slopes(
+            self.problem.constraint, _BANDWIDTH, part, self.scores, directions
+        )
+        by_weight = slopes @ coefficients.reshape(-1, coefficients.shape[-1]).T
+        # A ranker does not change if all weights are multiplied by the same number. This gives the
+        # response to the pairs of unknown group, or else removes an error of the sample.
+        weights, shares = weigher.weights(self.lambda_), weigher.shares
+        along = by_weight @ weights[:-1]
+        by_weight = np.column_stack([by_weight, -along if shares[-1] > 0.0 else 0.0 * along])
+        if shares[-1] == 0.0:
+            by_weight -= np.outer(along, shares / (shares @ weights))
+        return Foresight(weigher, self.lambda_, by_weight)
+
+
+def _mix(share: float, _: Queries, first: Array, second: Array) -> Array:
+    return (1.0 - share) * first + share * second
 
 
 def smoothed_slopes(

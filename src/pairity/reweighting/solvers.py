@@ -7,9 +7,8 @@ nor the ranker, only K² numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,10 +20,7 @@ from pairity.reweighting.weights import FARTHEST
 
 if TYPE_CHECKING:
     from pairity.reweighting.algorithm import Round  # which imports Solver from here
-
-# Computes a `pairity.reweighting.response.Foresight` around λ, if the ranker can.
-Foresee = Callable[[], Any] | None
-End = tuple[Array, float]  # exponents and a gap
+    from pairity.reweighting.response import Outlook
 
 
 class Solver(Protocol):
@@ -44,7 +40,9 @@ class Solver(Protocol):
         """
         ...
 
-    def step(self, current: Round, state: Any, foresee: Foresee) -> tuple[Array | None, Any]:
+    def step(
+        self, current: Round, state: Any, outlook: Outlook | None
+    ) -> tuple[Array | None, Any]:
         """Return the next λ, or None to give up, and the next state.
 
         Parameters
@@ -52,8 +50,8 @@ class Solver(Protocol):
         current : Round
             The round that has just ended. A round that is not `usable` cannot be kept.
         state : the state that `start` or the last step returned
-        foresee : callable or None
-            Computes a `Foresight` around the λ of this round, if the ranker can.
+        outlook : Outlook or None
+            What the ranker of this round tells about other λ, without a training.
         """
         ...
 
@@ -76,7 +74,7 @@ class PlainStep:
     def start(self, delta: Array, scale: Array, tolerance: float = 0.0) -> None:
         """There is no state."""
 
-    def step(self, current: Round, state: None, _: Foresee) -> tuple[Array, None]:
+    def step(self, current: Round, state: None, _: Outlook | None) -> tuple[Array, None]:
         """One step along delta; entries that are not compared stay."""
         return current.lambda_ - self.eta * np.nan_to_num(current.delta), state
 
@@ -102,8 +100,8 @@ class DampedStep:
     round is taken back and shortens it.
 
     With one gap (two groups), a secant replaces the foresight once the gap is small. As soon as the
-    root is bracketed, it is enclosed by interpolation and halving (`_Search._between`), so that a
-    hard violation which jumps across zero is located and not crossed again and again.
+    root is bracketed, λ moves to where a mixture of the scores at both ends has no gap: the ranker
+    follows λ smoothly, even where the gap is steep or jumps (`_Search._between`).
 
     Gaps are brought to `inside` within a wide tolerance and not to zero, since a gap that is not
     corrected costs no utility.
@@ -131,7 +129,7 @@ class DampedStep:
 
     slope: float = 0.06
     radius: float = 2.0
-    narrowest: float = 1e-3
+    narrowest: float = 2e-4
     patience: int = 6
     patience_in_noise: int = 1
     inside: float = 0.02
@@ -151,14 +149,14 @@ class DampedStep:
         return _Search(contrasts, units, self.radius, aim, prior, prior, near=_NEAR * tolerance)
 
     def step(
-        self, current: Round, state: _Search, foresee: Foresee
+        self, current: Round, state: _Search, outlook: Outlook | None
     ) -> tuple[Array | None, _Search]:
         """The next λ, from the best one so far."""
         point = np.ravel(current.lambda_) / state.units
         gaps = state.contrasts.gaps(current.delta)
         if not len(state.best) and len(gaps) == 1:  # aim at the nearer end of the tolerance
             state = replace(state, aim=0.0, centre=np.clip(gaps, -state.aim, state.aim))
-        state = state.learn(point, gaps - state.centre, foresee, current.usable)
+        state = state.learn(point, gaps - state.centre, outlook, current.usable)
         if state.best is point:
             noise = current.noise_floor + current.error
             in_noise = state.foresight is not None and state.near < current.violation <= noise
@@ -176,6 +174,7 @@ _NEAR_SIDE = 0.25  # of a narrow tolerance: where a single gap is brought, not t
 _SATURATION = 0.35  # how much less than foreseen a long step moves, per unit of a single gap
 _SECANT = 0.2  # share of a single gap that is left: a secant then serves as well as a foresight
 _SAME = 1e-3  # relative difference below which two gaps are the same
+_MOST_HALVINGS = 12  # of the share of a mixture of two rankers
 _MOST_REPEATS = 2  # after which a bracket contains a jump, where the ranker foresaw a slope
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
 _POWERS = (1.0, 3.0)  # of the gaps in least squares: a higher one puts large gaps first
@@ -186,6 +185,14 @@ _HOPELESS = 0.99  # a step that is expected to leave more of the largest gap is 
 _PROGRESS = 0.98  # a round that leaves more of the largest gap than this made no progress
 _PROGRESS_IN_NOISE = 0.8  # the same, where the violation can hardly be told from noise
 _NEAR = 1.5  # times the tolerance: a violation that further rounds are likely to bring within it
+
+
+class End(NamedTuple):
+    """An end of the bracket of a single gap."""
+
+    point: Array  # exponents
+    gap: float
+    outlook: Outlook | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,9 +214,10 @@ class _Search:
     stalled : int, the number of consecutive rounds without progress
     near : float, a violation from which the tolerance is not far
     in_noise : bool, whether the best violation is not near, and can hardly be told from noise
-    newest, opposite, third : exponents and gaps of a single gap
-        The last end of a bracket, the other end, whose gap has the other sign, and the end that
-        was replaced last. Without an opposite end, `newest` has the smallest gap so far.
+    newest, opposite : End
+        The last end of a bracket of a single gap, and the other end, whose gap has the other sign.
+        Without an opposite end, `newest` has the smallest gap so far.
+    same : bool, whether the last point did not cross the root
     repeats : int, how often an end moved and its gap did not, because the gap jumps
     """
 
@@ -229,16 +237,18 @@ class _Search:
     in_noise: bool = False
     newest: End | None = None
     opposite: End | None = None
-    third: End | None = None
+    same: bool = False
     repeats: int = 0
 
-    def learn(self, point: Array, gaps: Array, foresee: Foresee, usable: bool) -> _Search:
+    def learn(
+        self, point: Array, gaps: Array, outlook: Outlook | None, usable: bool
+    ) -> _Search:
         """Take in the round that has just ended."""
         new = replace(self, n_rounds=self.n_rounds + 1)
         if len(gaps) == 1:
-            new = new._with_end((point, float(gaps[0])), foresee is not None)
+            new = new._with_end(End(point, float(gaps[0]), outlook))
         if not len(self.best):
-            return new._moved(point, gaps, self.jacobian, foresee)
+            return new._moved(point, gaps, self.jacobian, outlook)
         expected = self.expected(point)
         learned = self._corrected(point, gaps).jacobian
         before, after = self._largest(self.gaps), self._largest(gaps)
@@ -250,19 +260,21 @@ class _Search:
             return replace(new, jacobian=learned, radius=min(self.radius, size) / 3.0)
         good = before - after >= 0.5 * (before - self._largest(expected)) or after == before
         new = replace(new, radius=max(self.radius, 2.0 * size) if good else self.radius)
-        return new._moved(point, gaps, learned, foresee)
+        return new._moved(point, gaps, learned, outlook)
 
-    def _moved(self, point: Array, gaps: Array, jacobian: Array, foresee: Foresee) -> _Search:
+    def _moved(
+        self, point: Array, gaps: Array, jacobian: Array, outlook: Outlook | None
+    ) -> _Search:
         """The search with a new best point, and the foresight from there."""
         foresight, single = None, len(gaps) == 1
         bracketed = self.opposite is not None
-        if foresee is not None and not bracketed:
+        if outlook is not None and outlook.foresees and not bracketed:
             if single and len(self.gaps) and abs(gaps[0]) < _SECANT * abs(self.gaps[0]):
                 move = point - self.best
                 jacobian = np.outer(gaps - self.gaps, move) / float(move @ move)
             else:
                 share = 1.0 - _SATURATION * abs(gaps[0]) if single else 1.0
-                foresight = foresee().of_gaps(share * self.contrasts.matrix())
+                foresight = outlook.foresight().of_gaps(share * self.contrasts.matrix())
                 jacobian = np.zeros_like(jacobian)
         return replace(self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian)
 
@@ -312,44 +324,53 @@ class _Search:
             jacobian = self.prior  # the gaps may respond farther out
         return replace(self, jacobian=jacobian)
 
-    def _with_end(self, end: End, foreseen: bool) -> _Search:
-        """The search with this point as an end of the bracket, if it is a better one.
-
-        Where the ranker foresaw a slope, an end whose gap repeats is counted.
-        """
-        gap, newest, opposite, third = end[1], self.newest, self.opposite, None
+    def _with_end(self, end: End) -> _Search:
+        """The search with this point as an end of the bracket, if it is a better one."""
+        newest, opposite = self.newest, self.opposite
         if newest is None:
             return replace(self, newest=end)
-        same = (gap > 0) == (newest[1] > 0)
+        same = (end.gap > 0) == (newest.gap > 0)
         if opposite is None and same:
-            return replace(self, newest=end if abs(gap) < abs(newest[1]) else newest)
-        replaced = newest if same else opposite
-        third, opposite = (newest, opposite) if same else (opposite, newest)
+            return replace(self, newest=min(end, newest, key=lambda known: abs(known.gap)))
+        replaced, opposite = (newest, opposite) if same else (opposite, newest)
         repeats = False
-        if foreseen and replaced is not None:
-            repeats = abs(gap - replaced[1]) <= _SAME * abs(gap)
+        if replaced is not None and end.outlook is not None:
+            repeats = abs(end.gap - replaced.gap) <= _SAME * abs(end.gap)
         return replace(
-            self, newest=end, opposite=opposite, third=third, repeats=self.repeats + repeats
+            self, newest=end, opposite=opposite, same=same, repeats=self.repeats + repeats
         )
 
     def _between(self, newest: End, opposite: End, narrowest: float) -> Array | None:
-        """Inverse quadratic interpolation where Chandrupatla's rule calls it safe.
+        """The point of the bracket at which a mixture of the scores of both ends has no gap.
 
-        Elsewhere it is linear, and every third time the bracket is halved.
+        After a point that did not cross the root, the next one goes twice as far, so that the root
+        is soon enclosed from both sides. None if an end of the bracket serves best.
         """
-        line = opposite[0] - newest[0]
-        if np.abs(line).max() < narrowest:
+        line = opposite.point - newest.point
+        share, least = self._share(newest, opposite), narrowest / np.abs(line).max()
+        if share in (0.0, 1.0) or least > 0.5:
             return None
-        f1, f2 = newest[1], opposite[1]
-        share = f1 / (f1 - f2)
-        if self.third is not None:
-            f3, position = self.third[1], float((self.third[0] - newest[0]) @ line / (line @ line))
-            phi, xi = (f1 - f2) / (f3 - f2), 1.0 / (1.0 - position)
-            share = 0.5 if self.n_rounds % 3 == 0 else share
-            if phi**2 < xi and (1.0 - phi) ** 2 < 1.0 - xi:
-                share = f1 / (f1 - f2) * f3 / (f3 - f2)
-                share += position * f1 / (f3 - f1) * f2 / (f3 - f2)
-        return np.asarray(newest[0] + min(max(share, 0.02), 0.98) * line)
+        share = min(2.0 * share, max(share, 0.5)) if self.same else share
+        return np.asarray(newest.point + min(max(share, least), 1.0 - least) * line)
+
+    def _share(self, newest: End, opposite: End) -> float:
+        """The share of the opposite end in the mixture with the smallest gap."""
+        if newest.outlook is None or opposite.outlook is None:
+            return newest.gap / (newest.gap - opposite.gap)  # as if the gap were linear
+        mixed = newest.outlook.mixed(opposite.outlook)
+        ends = np.array([newest.gap, opposite.gap])
+        # What the sample of the outlook shows at the ends differs from what was measured.
+        wrong = ends - [self._single(mixed(share)) for share in (0.0, 1.0)]
+        shares = np.array([0.0, 1.0])
+        for _ in range(_MOST_HALVINGS):
+            middle = float(shares.mean())
+            gap = self._single(mixed(middle)) + (1.0 - middle) * wrong[0] + middle * wrong[1]
+            replaced = int((gap > 0) == (ends[1] > 0))
+            shares[replaced], ends[replaced] = middle, gap
+        return float(shares[np.argmin(np.abs(ends))])
+
+    def _single(self, delta: Array) -> float:
+        return float((self.contrasts.gaps(delta) - self.centre)[0])
 
     def _lowest(self) -> Array:
         """The exponents within the trust radius whose largest expected gap is smallest."""
