@@ -116,7 +116,9 @@ def test_rankers_fit_and_predict_by_themselves(client, spread, table):
 @pytest.mark.parametrize("name", ["xgboost", "lightgbm"])
 def test_a_worker_killed_in_a_round_changes_nothing(client, spread, name, table):
     many, _ = engines(name)
-    many.set_params(n_estimators=150, **({"min_child_samples": 1} if name == "lightgbm" else {}))
+    leaves = {"min_child_samples": 1} if name == "lightgbm" else {}
+    # Small steps, since splits on what is left of the labels after large ones are nearly tied.
+    many.set_params(n_estimators=150, learning_rate=0.01, **leaves)
     # The other worker sums in another order. With large weights, rounding may decide between two
     # splits that are almost equally good, so this compares trees under the paper's small weights.
     options = {**OPTIONS, "max_rounds": 1, "tolerance": 0.0, "weighting": "paper"}

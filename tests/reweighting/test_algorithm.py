@@ -380,8 +380,6 @@ def test_damped_gives_up_at_a_jump_that_the_ranker_did_not_foresee():
     """A gap that jumps from 0.4 to -0.3, although the ranker foresees a slope."""
 
     class Foreseen:
-        foresees = True
-
         def foresight(self):
             return self
 

@@ -20,8 +20,8 @@ from pairity.rankers._estimators import predict_in_blocks
 Follow = Callable[[int, int, Callable[..., Array]], Array]
 
 
-# The largest Newton step of an item in pairs whose order is turned round: that of equal scores. When
-# their scores are already far apart, the loss is nearly a straight line, and a Newton step has no
+# The largest Newton step of an item in pairs whose order is turned round: that of equal scores.
+# When scores are already far apart, the loss is nearly a straight line, and a Newton step has no
 # bounds. On memorised queries three trees could then turn the order of two groups round.
 _LONGEST_STEP = 2.0
 

@@ -261,7 +261,8 @@ def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
             if state is None:
                 state = solver.start(problem.unranked, scale, trace.limit)
             ranker = model[0] if isinstance(model, tuple) else model
-            outlook = Outlook(problem, ranker, current.lambda_)
+            known = hasattr(ranker, "response")
+            outlook = Outlook(problem, ranker, current.lambda_) if known else None
             with one_blas_thread:  # for such small matrices more threads are slower
                 following, state = solver.step(current, state, outlook)
             if following is not None:

@@ -23,8 +23,9 @@ class DualAscent:
     so Δ follows λ with a lag that grows with the number t of updates. Without the trend, λ goes too
     far and then swings back.
 
-    Each entry has its own step size η and a largest change, which are halved whenever its delta
-    changes sign and otherwise grow slowly. During the last trees λ stays fixed at the mean of its
+    Each entry has its own step size η, which is halved whenever its delta changes sign, and a
+    largest change, which is halved, down to its first value, whenever λ turns round. Otherwise both
+    grow slowly. During the last trees λ stays fixed at the mean of its
     last values.
 
     A run that is measured on other queries than it trains on records the optimism of its training
@@ -62,8 +63,8 @@ class DualAscent:
     growth = 1.1  # of the step size after an update without a change of sign
     max_growth = 4.0  # the largest step size, as a multiple of the first
     limit = 0.3  # the largest change of an exponent in the first update
-    limit_growth = 1.2  # of the largest change after an update without a change of sign
-    shrinkage = 0.5  # of both after a change of sign
+    limit_growth = 1.2  # of the largest change after an update in the same direction
+    shrinkage = 0.5  # of the step size after a change of sign, and of the largest change
     lead = 0.25  # κ, the share of the updates so far by which Δ lags behind
     fixed_from = 0.975  # the share of the trees after which λ stays fixed
     averaged = 0.3  # the share of the updates whose mean is the final λ
@@ -83,7 +84,7 @@ class DualAscent:
         self.optimism: list[Array] = []
         self._step = np.full(lambda_.shape, self.eta)
         self._limit = np.full(lambda_.shape, self.limit)
-        self._previous = np.zeros(lambda_.shape)
+        self._previous, self._last_move = np.zeros(lambda_.shape), np.zeros(lambda_.shape)
         self._visited: list[Array] = []
         self._fixed = False
         self._projection: Array | None = None  # onto the part of delta that makes up the gaps
@@ -118,13 +119,14 @@ class DualAscent:
             differences = Contrasts.of(delta).matrix()
             self._projection = np.linalg.pinv(differences) @ differences
         delta = (self._projection @ np.nan_to_num(delta).ravel()).reshape(delta.shape)
-        turned = delta * self._previous < 0
+        move = delta + self.lead * len(self._visited) * (delta - self._previous)
         grown = np.minimum(self.growth * self._step, self.max_growth * self.eta)
-        self._step = np.where(turned, self.shrinkage * self._step, grown)
+        crossed, turned = delta * self._previous < 0, move * self._last_move < 0
+        self._step = np.where(crossed, self.shrinkage * self._step, grown)
         self._limit *= np.where(turned, self.shrinkage, self.limit_growth)
-        trend = self.lead * len(self._visited) * (delta - self._previous)
-        change = np.clip(self._step * (delta + trend), -self._limit, self._limit)
-        self._previous = delta
+        self._limit = np.maximum(self._limit, self.limit)
+        change = np.clip(self._step * move, -self._limit, self._limit)
+        self._previous, self._last_move = delta, move
         self.lambda_ = self.weigher.settle(self.lambda_ - self.weigher.scale * change)
         self._visited.append(self.lambda_)
 

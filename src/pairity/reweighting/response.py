@@ -74,18 +74,13 @@ class Outlook:
     Parameters
     ----------
     problem : Problem
-    model : a fitted ranker
+    model : a fitted ranker with a `response`
     lambda_ : array, the multipliers that it was trained with
     """
 
     problem: Problem
     model: Any
     lambda_: Array
-
-    @property
-    def foresees(self) -> bool:
-        """Whether the ranker knows how its scores follow the pair weights."""
-        return hasattr(self.model, "response")
 
     @cached_property
     def scores(self) -> Any:
@@ -99,12 +94,10 @@ class Outlook:
         return lambda share: constraint.delta(part, part.each(partial(_mix, share), own, others))
 
     def foresight(self) -> Foresight:
-        """Predict how delta follows λ around the ranker, which has a `response`."""
+        """Predict how delta follows λ around the ranker."""
         part, weigher = self.problem.sample, self.problem.weigher
         directions, coefficients = self.model.response(part, weigher.table(self.lambda_))
-        slopes = smoothed_slopes(
-            self.problem.constraint, _BANDWIDTH, part, self.scores, directions
-        )
+        slopes = smoothed_slopes(self.problem.constraint, _BANDWIDTH, part, self.scores, directions)
         by_weight = slopes @ coefficients.reshape(-1, coefficients.shape[-1]).T
         # A ranker does not change if all weights are multiplied by the same number. This gives the
         # response to the pairs of unknown group, or else removes an error of the sample.

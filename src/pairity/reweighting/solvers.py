@@ -40,9 +40,7 @@ class Solver(Protocol):
         """
         ...
 
-    def step(
-        self, current: Round, state: Any, outlook: Outlook | None
-    ) -> tuple[Array | None, Any]:
+    def step(self, current: Round, state: Any, outlook: Outlook | None) -> tuple[Array | None, Any]:
         """Return the next λ, or None to give up, and the next state.
 
         Parameters
@@ -51,7 +49,7 @@ class Solver(Protocol):
             The round that has just ended. A round that is not `usable` cannot be kept.
         state : the state that `start` or the last step returned
         outlook : Outlook or None
-            What the ranker of this round tells about other λ, without a training.
+            What the ranker of this round tells about other λ, if it has a `response`.
         """
         ...
 
@@ -99,9 +97,10 @@ class DampedStep:
     largest gap becomes the new best one, and the radius grows if the model was right; any other
     round is taken back and shortens it.
 
-    With one gap (two groups), a secant replaces the foresight once the gap is small. As soon as the
-    root is bracketed, λ moves to where a mixture of the scores at both ends has no gap: the ranker
-    follows λ smoothly, even where the gap is steep or jumps (`_Search._between`).
+    As soon as the root of a single gap (of two groups) is bracketed, λ moves to where a mixture of
+    the scores at both ends has no gap: the ranker follows λ smoothly, even where the gap is steep
+    or jumps (`_Search._between`). Before a search for this root gives up, it tries the largest
+    multipliers: a gap may respond to no others, if the features are nearly one dimension.
 
     Gaps are brought to `inside` within a wide tolerance and not to zero, since a gap that is not
     corrected costs no utility.
@@ -172,7 +171,6 @@ class DampedStep:
 
 _NEAR_SIDE = 0.25  # of a narrow tolerance: where a single gap is brought, not to cross zero
 _SATURATION = 0.35  # how much less than foreseen a long step moves, per unit of a single gap
-_SECANT = 0.2  # share of a single gap that is left: a secant then serves as well as a foresight
 _SAME = 1e-3  # relative difference below which two gaps are the same
 _MOST_HALVINGS = 12  # of the share of a mixture of two rankers
 _MOST_REPEATS = 2  # after which a bracket contains a jump, where the ranker foresaw a slope
@@ -218,6 +216,10 @@ class _Search:
         The last end of a bracket of a single gap, and the other end, whose gap has the other sign.
         Without an opposite end, `newest` has the smallest gap so far.
     same : bool, whether the last point did not cross the root
+    farthest : bool, whether the largest exponents were tried
+    ahead : array or None
+        A point beyond one that was no better, where a single gap that nobody foresees (that of
+        trees moves in jumps) may change its sign.
     repeats : int, how often an end moved and its gap did not, because the gap jumps
     """
 
@@ -238,11 +240,11 @@ class _Search:
     newest: End | None = None
     opposite: End | None = None
     same: bool = False
+    farthest: bool = False
+    ahead: Array | None = None
     repeats: int = 0
 
-    def learn(
-        self, point: Array, gaps: Array, outlook: Outlook | None, usable: bool
-    ) -> _Search:
+    def learn(self, point: Array, gaps: Array, outlook: Outlook | None, usable: bool) -> _Search:
         """Take in the round that has just ended."""
         new = replace(self, n_rounds=self.n_rounds + 1)
         if len(gaps) == 1:
@@ -253,11 +255,15 @@ class _Search:
         learned = self._corrected(point, gaps).jacobian
         before, after = self._largest(self.gaps), self._largest(gaps)
         share = _PROGRESS_IN_NOISE if self.in_noise else _PROGRESS
-        progress = usable and after < share * before
+        enclosed = self.opposite is None and new.opposite is not None
+        progress = enclosed or (usable and after < share * before)
         new = replace(new, stalled=0 if progress else self.stalled + 1)
         size = float(np.abs(point - self.best).max())
         if after > before or not usable:
-            return replace(new, jacobian=learned, radius=min(self.radius, size) / 3.0)
+            further = outlook is None and usable and len(gaps) == 1 and new.opposite is None
+            ahead = 3.0 * point - 2.0 * self.best if further else None
+            radius = min(self.radius, size) / 3.0
+            return replace(new, jacobian=learned, radius=radius, ahead=ahead)
         good = before - after >= 0.5 * (before - self._largest(expected)) or after == before
         new = replace(new, radius=max(self.radius, 2.0 * size) if good else self.radius)
         return new._moved(point, gaps, learned, outlook)
@@ -266,17 +272,14 @@ class _Search:
         self, point: Array, gaps: Array, jacobian: Array, outlook: Outlook | None
     ) -> _Search:
         """The search with a new best point, and the foresight from there."""
-        foresight, single = None, len(gaps) == 1
-        bracketed = self.opposite is not None
-        if outlook is not None and outlook.foresees and not bracketed:
-            if single and len(self.gaps) and abs(gaps[0]) < _SECANT * abs(self.gaps[0]):
-                move = point - self.best
-                jacobian = np.outer(gaps - self.gaps, move) / float(move @ move)
-            else:
-                share = 1.0 - _SATURATION * abs(gaps[0]) if single else 1.0
-                foresight = outlook.foresight().of_gaps(share * self.contrasts.matrix())
-                jacobian = np.zeros_like(jacobian)
-        return replace(self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian)
+        foresight = None
+        if outlook is not None and self.opposite is None:
+            share = 1.0 - _SATURATION * abs(gaps[0]) if len(gaps) == 1 else 1.0
+            foresight = outlook.foresight().of_gaps(share * self.contrasts.matrix())
+            jacobian = np.zeros_like(jacobian)
+        return replace(
+            self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian, ahead=None
+        )
 
     def expected(self, point: Array) -> Array:
         """The gaps expected at these exponents."""
@@ -300,15 +303,24 @@ class _Search:
             return None, self
         if self.newest is not None and self.opposite is not None:
             return self._between(self.newest, self.opposite, narrowest), self
+        if self.ahead is not None:
+            return np.clip(self.ahead, -FARTHEST, FARTHEST), self
         if self.radius < narrowest:
-            return None, self
+            return self._farthest()
         state, target = self, self._lowest()
         if self._hopeless(target):
             state = replace(self, radius=max(self.radius, _WIDEST if self.stalled < 2 else 0.0))
             target = state._lowest()
         if not state._hopeless(target) and np.abs(target - self.best).max() >= narrowest:
             return target, state
-        return None, state
+        return state._farthest()
+
+    def _farthest(self) -> tuple[Array | None, _Search]:
+        """The largest exponents, where a single gap that did not move may change its sign."""
+        if self.newest is None or self.farthest:
+            return None, self
+        direction = -np.sign(self.newest.gap) * np.sign(self.prior[0])
+        return FARTHEST * direction, replace(self, farthest=True)
 
     def _hopeless(self, target: Array) -> bool:
         """Whether the ranker expects hardly any progress; without a foresight nothing is known."""
@@ -319,7 +331,7 @@ class _Search:
         """The search whose model has these gaps at a point, by Broyden's rule."""
         move = point - self.best
         wrong = gaps - self.expected(point)
-        jacobian = self.jacobian + np.outer(wrong, move) / float(move @ move)
+        jacobian = self.jacobian + np.outer(wrong, move) / (float(move @ move) or 1.0)
         if self.foresight is None and np.abs(jacobian).max() < _FLAT * np.abs(self.prior).max():
             jacobian = self.prior  # the gaps may respond farther out
         return replace(self, jacobian=jacobian)
