@@ -360,7 +360,7 @@ def noisy_fit(**options):
 
 
 def test_damped_stops_where_progress_cannot_be_told_from_noise():
-    early, late = noisy_fit(), noisy_fit(patience_in_noise=6)
+    early, late = noisy_fit(patience_in_noise=1), noisy_fit(patience_in_noise=6)
     assert early.outcome.kind is Outcome.WITHIN_NOISE
     assert early.best.violation <= early.best.noise_floor + early.best.error
     assert len(early.rounds) < len(late.rounds)

@@ -110,7 +110,8 @@ class DampedStep:
     slope : float
         The expected change of a gap per unit of the exponent, before anything is known.
     radius : float
-        The longest first step of any one entry, in units of the exponent.
+        The longest first step of any one entry, in units of the exponent. Up to 3, all forms of
+        weights are close to the paper's.
     narrowest : float
         Bracket or radius below which the search ends.
     patience : int
@@ -127,10 +128,10 @@ class DampedStep:
     """
 
     slope: float = 0.06
-    radius: float = 2.0
+    radius: float = 3.0
     narrowest: float = 2e-4
     patience: int = 6
-    patience_in_noise: int = 1
+    patience_in_noise: int = 2
     inside: float = 0.02
     budget: int = 10
 
@@ -172,6 +173,7 @@ class DampedStep:
 _NEAR_SIDE = 0.25  # of a narrow tolerance: where a single gap is brought, not to cross zero
 _SATURATION = 0.35  # how much less than foreseen a long step moves, per unit of a single gap
 _SAME = 1e-3  # relative difference below which two gaps are the same
+_FAR = 0.02  # a single gap that is smaller has moved, or is not worth the largest multipliers
 _MOST_HALVINGS = 12  # of the share of a mixture of two rankers
 _MOST_REPEATS = 2  # after which a bracket contains a jump, where the ranker foresaw a slope
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
@@ -317,7 +319,7 @@ class _Search:
 
     def _farthest(self) -> tuple[Array | None, _Search]:
         """The largest exponents, where a single gap that did not move may change its sign."""
-        if self.newest is None or self.farthest:
+        if self.newest is None or self.farthest or abs(self.newest.gap) < _FAR:
             return None, self
         direction = -np.sign(self.newest.gap) * np.sign(self.prior[0])
         return FARTHEST * direction, replace(self, farthest=True)
