@@ -110,8 +110,8 @@ class DampedStep:
     slope : float
         The expected change of a gap per unit of the exponent, before anything is known.
     radius : float
-        The longest first step of any one entry, in units of the exponent. Up to 3, all forms of
-        weights are close to the paper's.
+        The longest first step of any one entry, in units of the exponent. It may be half as long
+        again for a single gap, where the next round corrects a step that goes too far.
     narrowest : float
         Bracket or radius below which the search ends.
     patience : int
@@ -128,10 +128,10 @@ class DampedStep:
     """
 
     slope: float = 0.06
-    radius: float = 3.0
+    radius: float = 2.0
     narrowest: float = 2e-4
     patience: int = 6
-    patience_in_noise: int = 2
+    patience_in_noise: int = 1
     inside: float = 0.02
     budget: int = 10
 
@@ -146,7 +146,8 @@ class DampedStep:
         least = _NEAR_SIDE * tolerance if len(contrasts.first) == 1 else 0.0
         aim = max(tolerance - self.inside, least)
         prior = self.slope * contrasts.matrix()
-        return _Search(contrasts, units, self.radius, aim, prior, prior, near=_NEAR * tolerance)
+        radius = (_BOLDER if len(contrasts.first) == 1 else 1.0) * self.radius
+        return _Search(contrasts, units, radius, aim, prior, prior, near=_NEAR * tolerance)
 
     def step(
         self, current: Round, state: _Search, outlook: Outlook | None
@@ -170,9 +171,11 @@ class DampedStep:
         return (following * state.units).reshape(current.lambda_.shape), state
 
 
+_BOLDER = 1.5  # times the radius, for a single gap
 _NEAR_SIDE = 0.25  # of a narrow tolerance: where a single gap is brought, not to cross zero
 _SATURATION = 0.35  # how much less than foreseen a long step moves, per unit of a single gap
 _SAME = 1e-3  # relative difference below which two gaps are the same
+_CLOSED = 0.1  # share of a single gap; a step that is expected to leave no more is to close it
 _FAR = 0.02  # a single gap that is smaller has moved, or is not worth the largest multipliers
 _MOST_HALVINGS = 12  # of the share of a mixture of two rankers
 _MOST_REPEATS = 2  # after which a bracket contains a jump, where the ranker foresaw a slope
@@ -276,12 +279,24 @@ class _Search:
         """The search with a new best point, and the foresight from there."""
         foresight = None
         if outlook is not None and self.opposite is None:
-            share = 1.0 - _SATURATION * abs(gaps[0]) if len(gaps) == 1 else 1.0
+            share = 1.0
+            if len(gaps) == 1:
+                share -= _SATURATION * abs(gaps[0])
+                share *= self._correctness(point, gaps)
             foresight = outlook.foresight().of_gaps(share * self.contrasts.matrix())
             jacobian = np.zeros_like(jacobian)
         return replace(
             self, best=point, gaps=gaps, foresight=foresight, jacobian=jacobian, ahead=None
         )
+
+    def _correctness(self, point: Array, gaps: Array) -> float:
+        """How much a single gap moved, for each unit foreseen, in a step that was to close it."""
+        if not len(self.best):
+            return 1.0
+        expected, before = float(self.expected(point)[0]), float(self.gaps[0])
+        if abs(expected) > _CLOSED * abs(before):
+            return 1.0
+        return float(np.clip((before - gaps[0]) / (before - expected), 0.5, 2.0))
 
     def expected(self, point: Array) -> Array:
         """The gaps expected at these exponents."""
