@@ -377,14 +377,24 @@ def test_damped_does_not_stop_in_the_noise_near_the_tolerance():
 
 
 def test_damped_gives_up_at_a_jump_that_the_ranker_did_not_foresee():
-    """A gap that jumps from 0.4 to -0.3, although the ranker foresees a slope."""
+    """A gap that jumps from 0.4 to -0.3, although the ranker foresees a slope.
+
+    The scores follow λ in a straight line, so those between two rankers show the jump too.
+    """
+
+    def delta_at(place):
+        gap = 0.4 if place > -1.9371 else -0.3
+        return np.array([[np.nan, gap / 2], [-gap / 2, np.nan]])
 
     class Foreseen:
+        def __init__(self, place):
+            self.place = place
+
         def foresight(self):
             return self
 
-        def mixed(self, _):
-            return lambda share: np.array([[np.nan, 0.2 - 0.35 * share], [0.35 * share - 0.2, 0.0]])
+        def mixed(self, other):
+            return lambda share: delta_at((1.0 - share) * self.place + share * other.place)
 
         def of_gaps(self, _):
             return self
@@ -398,12 +408,11 @@ def test_damped_gives_up_at_a_jump_that_the_ranker_did_not_foresee():
     solver, lambda_, n_rounds = DampedStep(), np.zeros((2, 2)), 0
     state = solver.start(np.array([[np.nan, 0.0], [0.0, np.nan]]), np.ones((2, 2)), 1e-3)
     while lambda_ is not None:
-        gap = 0.4 if lambda_[0, 1] > -1.9371 else -0.3
-        delta = np.array([[np.nan, gap / 2], [-gap / 2, np.nan]])
-        current = Round(n_rounds, lambda_, delta, abs(gap), auc=0.7, seconds=0.0)
-        lambda_, state = solver.step(current, state, Foreseen())
+        delta = delta_at(lambda_[0, 1])
+        current = Round(n_rounds, lambda_, delta, 2 * delta[0, 1], auc=0.7, seconds=0.0)
+        lambda_, state = solver.step(current, state, Foreseen(lambda_[0, 1]))
         n_rounds += 1
-    assert n_rounds <= 5  # each end of the bracket repeats its gap once
+    assert n_rounds <= 5
 
 
 def test_damped_gives_up_where_nothing_moves():

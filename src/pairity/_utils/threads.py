@@ -74,8 +74,7 @@ def run_all(tasks: Sequence[Callable[[], T]]) -> list[T]:
         for index, task in waiting:
             results[index] = task()
 
-    pool = _shared_pool()
-    started = [pool.submit(work) for _ in range(threads - 1)]
+    started = [_shared_pool().submit(work) for _ in range(threads - 1)]
     try:
         work()
     finally:

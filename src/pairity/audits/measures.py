@@ -78,8 +78,7 @@ def measures_of(
         return Measure(name or function.__name__, function(queries, ranks, **options))
 
     sums, weight = cell_sums(queries, scores), cell_counts(queries)
-    auc = ratio(sums.sum(axis=(1, 2)), weight.sum(axis=(1, 2)))
-    yield Measure("auc", auc, support.all_pairs())
+    yield Measure("auc", ratio(sums.sum(axis=(1, 2)), weight.sum(axis=(1, 2))), support.all_pairs())
     for k in cuts:
         yield measure(metrics.ndcg, f"ndcg@{k}", k=k, gain=gain)
     for overall in (metrics.average_precision, metrics.awrf, metrics.ndkl):

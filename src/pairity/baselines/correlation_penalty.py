@@ -174,8 +174,9 @@ class _Correlation:
             deviation = np.sqrt(max(share * (1.0 - share), 0.0))
             if deviation > _LEAST_DEVIATION:
                 self.defined[k] = True
-                moment = (above - below) / self.total
-                self.covariance[k] = (moment - share * self.mean) / deviation
+                self.covariance[k] = (
+                    ((above - below) / self.total) - share * self.mean
+                ) / deviation
         if not self.defined.any():
             raise ConstraintError(
                 f"In every pair of {constraint!r} the preferred item is in the same group, so "
@@ -189,8 +190,7 @@ class _Correlation:
 
     def _spread(self, scores: Array) -> tuple[float, Array]:
         """Return the variance of the margin, and half its gradient."""
-        equal = np.zeros_like(scores)
-        moved = pairwise_hessian_product(self.lists, equal, self.table, scores)
+        moved = pairwise_hessian_product(self.lists, np.zeros_like(scores), self.table, scores)
         moved *= 4.0 / self.total
         mean = float(self.mean @ scores)
         return max(float(scores @ moved) - mean * mean, 0.0), moved - mean * self.mean

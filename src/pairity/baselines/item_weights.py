@@ -80,8 +80,7 @@ class ItemModel(LinearScorer):
 
     def decision_function(self, X: Any) -> Array:
         """Return scores of shape (n_items,)."""
-        features = None if X is None else as_features(X)[0]
-        return super().decision_function(features) + self.intercept
+        return super().decision_function(None if X is None else as_features(X)[0]) + self.intercept
 
 
 @dataclass(frozen=True)
@@ -335,8 +334,7 @@ def largest_rate_gap(delta: Array) -> float:
     If the groups are a partition, some are above all items and some below, so this is the gap
     between the highest and the lowest group.
     """
-    with_all_items = np.pad(np.nan_to_num(delta), ((0, 0), (0, 1)))
-    return float(largest_gaps(with_all_items, 1).max())
+    return float(largest_gaps(np.pad(np.nan_to_num(delta), ((0, 0), (0, 1))), 1).max())
 
 
 # --- training ------------------------------------------------------------------------------------

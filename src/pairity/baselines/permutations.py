@@ -210,8 +210,7 @@ def _leaving_row(basis: _Basis, level: Array, change: Array, *, first: bool) -> 
     steps = np.maximum(level[rows], 0.0) / change[rows]
     rows = rows[steps <= steps.min() + 1e-14]
     if len(rows) > 1:
-        inverse = np.linalg.inv(basis.matrix)[rows] / change[rows, None]
-        rows = rows[np.lexsort(inverse.T[::-1])]
+        rows = rows[np.lexsort((np.linalg.inv(basis.matrix)[rows] / change[rows, None]).T[::-1])]
     return int(rows[0])
 
 

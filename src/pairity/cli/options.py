@@ -166,8 +166,7 @@ def workers_read(args: argparse.Namespace) -> bool:
     """Whether Dask workers read the file themselves, so that no row comes to this process."""
     from pairity.data.tables import find_kind
 
-    needs_all_rows = args.group_file or args.quantile_groups
-    reads = has_workers(args) and not needs_all_rows
+    reads = has_workers(args) and not (args.group_file or args.quantile_groups)
     return reads and find_kind(args.file, args.input_format) == "parquet"
 
 

@@ -174,8 +174,7 @@ def tune(
     choice = frontier.choose(frontier.constraints[0], rule)
     if choice.point is None:
         warn(str(choice), TargetNotReachedWarning, stacklevel=2)
-    index = frontier.points.index(choice.point or choice.closest)
-    settings, method = list(trials.values())[index]
+    settings, method = list(trials.values())[frontier.points.index(choice.point or choice.closest)]
     return Tuned(method, settings, choice, frontier)
 
 

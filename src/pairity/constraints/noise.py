@@ -116,8 +116,7 @@ def _products(
     means, total = mean_of_totals(totals), np.where(totals[1] > 0, totals[1], np.nan)
     influence = queries.weight_of_query[:, None] * (numerators - means * denominators) / total
     reference = influence[:, -1:] if constraint.has_reference else 0.0
-    of_delta = (influence[:, :-1] - reference).reshape(-1, *contrasts.shape)
-    of_gaps = contrasts.gaps(of_delta)
+    of_gaps = contrasts.gaps((influence[:, :-1] - reference).reshape(-1, *contrasts.shape))
     return np.asarray(of_gaps.T @ of_gaps)
 
 

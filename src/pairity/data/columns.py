@@ -105,8 +105,7 @@ def as_numbers(values: Any, name: str, n_rows: int | None = None) -> Array:
         require_length(column, n_rows, name)
     numbers = to_floats(column, name)
     fact = f"{name} has {{}} entries that are missing (NaN) or infinity"
-    remedy = "Remove those rows or fill in a number."
-    refuse_entries(~np.isfinite(numbers), fact, column, remedy)
+    refuse_entries(~np.isfinite(numbers), fact, column, "Remove those rows or fill in a number.")
     return numbers
 
 

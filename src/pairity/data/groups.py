@@ -68,8 +68,7 @@ def name_groups(codes: NDArray[np.int32], names: tuple[str, ...]) -> NDArray[np.
     The array's dtype stores all names in order, so that encoding the array again gives the same
     codes, even if a group has no item or the names are not sorted.
     """
-    dtype = np.dtype(object, metadata={_METADATA: names})
-    return np.array([*names, None], dtype=dtype)[codes]
+    return np.array([*names, None], dtype=np.dtype(object, metadata={_METADATA: names}))[codes]
 
 
 def quantile_groups(

@@ -362,8 +362,7 @@ class _Chunks:
         """Return room for further rows of some shape, filled with zeros."""
         full = not self._chunks or len(self._chunks[-1]) - self._used[-1] < n_rows
         if full or self._chunks[-1].shape[1:] != shape:
-            row_bytes = self._dtype.itemsize * int(np.prod(shape))
-            room = max(n_rows, _CHUNK // row_bytes + 1)
+            room = max(n_rows, _CHUNK // (self._dtype.itemsize * int(np.prod(shape))) + 1)
             self._chunks.append(np.zeros((room, *shape), self._dtype))
             self._used.append(0)
         begin = self._used[-1]
@@ -433,8 +432,7 @@ class SparseMatrix:
     def add(self, part: Any) -> None:
         """Add the rows of a block."""
         nonzero = part.values != 0.0
-        until = np.concatenate([[0], np.cumsum(nonzero)])[part.ends]
-        self._sizes.append(np.diff(until, prepend=0))
+        self._sizes.append(np.diff(np.concatenate([[0], np.cumsum(nonzero)])[part.ends], prepend=0))
         for chunks, entries in ((self._indices, part.indices), (self._values, part.values)):
             chunks.reserve(int(nonzero.sum()))[:] = entries[nonzero]
 

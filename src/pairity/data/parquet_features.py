@@ -123,8 +123,7 @@ class ParquetFeatures:
             Missing entries are NaN. The array is valid until the next block is requested.
         """
         if cuts is None:
-            height = max(1, BLOCK_ENTRIES // len(self.names))
-            cuts = [*range(0, len(self), height), len(self)]
+            cuts = [*range(0, len(self), max(1, BLOCK_ENTRIES // len(self.names))), len(self)]
         ends = iter([int(cut) for cut in cuts[1:]])
         held: list[NDArray[Any]] = []
         begin, end, at = 0, next(ends, 0), 0

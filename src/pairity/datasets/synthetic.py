@@ -227,6 +227,5 @@ def _biased_pairs(
 
 def _names(group: NDArray[np.int64], n_groups: int) -> NDArray[np.object_]:
     """Return names that sort in the order of the groups."""
-    width = len(str(n_groups))
-    names = [f"group {k:0{width}d}" for k in range(1, n_groups + 1)]
+    names = [f"group {k:0{len(str(n_groups))}d}" for k in range(1, n_groups + 1)]
     return np.array(names, dtype=object)[group]

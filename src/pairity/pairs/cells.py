@@ -60,8 +60,7 @@ def each_pair_once(queries: Queries) -> Layout:
     """The layout with every unordered pair once, in the order of the items, whatever the labels."""
     layout = queries.layout
     first = layout.bounds[queries.query[layout.order]]
-    following = (np.arange(queries.n_items) - first + 1).astype(np.int32)
-    return layout._replace(start=following)
+    return layout._replace(start=(np.arange(queries.n_items) - first + 1).astype(np.int32))
 
 
 def cell_counts(queries: Queries, *, pairs: PairKind = "preference") -> Array:

@@ -139,8 +139,7 @@ def pairwise_hessian_product(
     elif padded.ndim == 3:
         observed, mirrored = padded
         forward = pairwise_hessian_product(queries, scores, observed, vector, margin=margin)
-        backward = pairwise_hessian_product(queries, -scores, mirrored, vector, margin=margin)
-        return forward + backward
+        return forward + pairwise_hessian_product(queries, -scores, mirrored, vector, margin=margin)
     layout = queries.layout
     scores = as_kernel_input(subtract_margin(queries, scores, margin))
     vector = as_kernel_input(vector)

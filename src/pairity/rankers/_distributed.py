@@ -144,8 +144,7 @@ def _run(queries: DaskQueries, ranker: Any, training: Training) -> Any:
             for rank, address in enumerate(addresses)
         ]
         hosts, ports, doors, trackers = zip(*_results(client, reserved, addresses), strict=True)
-        key = secrets.token_bytes(32)
-        meeting = Meeting(token, key, hosts, ports, doors[0], trackers[0])
+        meeting = Meeting(token, secrets.token_bytes(32), hosts, ports, doors[0], trackers[0])
         tasks = [
             client.submit(
                 _train, meeting, rank, ranker, share, training, workers=[address], pure=False

@@ -265,8 +265,7 @@ class PairRanker(RankingEstimator):
         with open_queries(columns, raw=self.raw_features) as queries:
             require_features(queries)
             require_streams(self, queries.X)
-            weights = np.ones((queries.n_groups, queries.n_groups))
-            self.fit_pairs(queries, weights, **fit_params)
+            self.fit_pairs(queries, np.ones((queries.n_groups, queries.n_groups)), **fit_params)
             remember_queries(self, queries, is_queries(X))
         return self
 

@@ -48,8 +48,7 @@ def read_evaluation_sets(
     sets = []
     for number, ((X, y), grouping) in enumerate(zip(eval_set, groupings, strict=True)):
         with errors_about(f"set {number} of eval_set"):
-            queries = Queries.from_arrays(X, y, **{column: grouping}, raw=True)
-            sets.append(queries.by_query()[0])
+            sets.append(Queries.from_arrays(X, y, **{column: grouping}, raw=True).by_query()[0])
             if train is not None:
                 require_features_of(train, sets[-1])
     return sets

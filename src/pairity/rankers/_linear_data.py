@@ -222,7 +222,7 @@ class OnWorkers(LinearData):
     """
 
     def _deviations(self) -> Array:
-        return _merge_moments(self.queries.gather(_moments_of))
+        return _merge_moments(self.queries.gather(lambda part: _moments(part.X, row_weights(part))))
 
     def scores(self, coefs: Array) -> Any:
         """Return scores, which stay on the workers."""
@@ -267,10 +267,6 @@ def row_weights(queries: Queries) -> Array:
     """Return the weight of each row: its query's weight times its own."""
     weight = queries.weight_of_query[queries.query]
     return np.asarray(weight if queries.item_weight is None else weight * queries.item_weight)
-
-
-def _moments_of(queries: Queries) -> tuple[float, Array, Array]:
-    return _moments(queries.X, row_weights(queries))
 
 
 def _moments(X: Features, weight: Array) -> tuple[float, Array, Array]:

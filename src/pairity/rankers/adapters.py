@@ -64,8 +64,7 @@ def as_ranker(model: Any) -> Ranker:
         settings = model.get_params()
         for name in ("client", "allow_group_split"):  # only Dask's models have these
             settings.pop(name, None)
-        kind = getattr(import_module(families[0][0]), _DASK[families[0]])
-        return as_ranker(kind(**settings))
+        return as_ranker(getattr(import_module(families[0][0]), _DASK[families[0]])(**settings))
     for family in families:
         if family in _ADAPTERS:
             return cast(Ranker, getattr(rankers, _ADAPTERS[family])(model))

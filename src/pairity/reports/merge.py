@@ -35,8 +35,7 @@ def merge_evidence(models: Mapping[str, Evidence]) -> Evidence:
             queries = tuple(query for query, _ in merged)
         for candidate in other.candidates:
             if not same:
-                bare = replace(candidate, changes=(), tops=(), scores=())
-                candidates.append(_rename(bare, name))
+                candidates.append(_rename(replace(candidate, changes=(), tops=(), scores=()), name))
             elif candidate is not other_start:
                 tops = tuple(
                     tuple(index[item] for item in top)

@@ -254,8 +254,7 @@ def retrain(problem: Problem, solver: Solver, trace: Trace) -> Solution:
     lambda_, model, state = np.zeros(scale.shape), None, None
     with trace:
         for number in range(trace.max_rounds + 1):  # round 0 is the plain ranker: λ = 0, W = 1
-            train = partial(problem.train, lambda_, model)
-            current, model = trace.round(number, lambda_, train)
+            current, model = trace.round(number, lambda_, partial(problem.train, lambda_, model))
             if trace.ending is not None:
                 break
             if state is None:

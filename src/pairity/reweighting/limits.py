@@ -57,17 +57,13 @@ def _noise(problem: Problem, best: Round, tolerance: float) -> Iterator[str]:
 
 def _labels(problem: Problem, tolerance: float) -> Iterator[str]:
     target = problem.target
-    own = largest_gap(problem.constraint.delta(target, target.each(_labels_of)))
+    own = largest_gap(problem.constraint.delta(target, target.each(lambda part: part.y)))
     if own > tolerance:
         yield (
             f"The constraint contradicts the labels: an order by the labels has a violation of "
             f"{own:.3f}. A constraint that compares how often labels are respected, such as "
             "'inter', does not."
         )
-
-
-def _labels_of(queries: Queries) -> Array:
-    return queries.y
 
 
 def _features(problem: Problem, best: Round) -> Iterator[str]:

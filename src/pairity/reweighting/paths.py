@@ -318,8 +318,7 @@ def _path(along: Along, points: list[PathPoint], problem: Problem, test: Queries
     measured_on = problem.where
     if test is not None:
         measured_on = f"{test.n_queries:,} test {'query' if test.n_queries == 1 else 'queries'}"
-    groups = problem.target.groups
-    return Path(along, tuple(points), repr(problem.constraint), measured_on, groups)
+    return Path(along, tuple(points), repr(problem.constraint), measured_on, problem.target.groups)
 
 
 def read_values(values: Any, along: str) -> list[float]:

@@ -86,8 +86,7 @@ def load(path: str | os.PathLike[str], *, module: Any = None) -> Any:
     fitted = kind.from_files(entry, files, module)
     if "model" not in manifest.values:
         return fitted
-    ranker = kind.from_settings(entry.entry("settings"), files, module)
-    return _restore(manifest, ranker, fitted)
+    return _restore(manifest, kind.from_settings(entry.entry("settings"), files, module), fitted)
 
 
 def _translate_format_1(manifest: Entry) -> None:

@@ -11,13 +11,7 @@ from typing import Any
 from sklearn.utils import check_random_state
 
 from pairity._utils.json_codec import require_stored
-from pairity._utils.validation import (
-    is_real,
-    require_choice,
-    require_count,
-    require_number,
-    show,
-)
+from pairity._utils.validation import is_real, require_choice, require_count, require_number, show
 from pairity.constraints import Constraint, as_constraint
 from pairity.data.checks import (
     has_preferences,

@@ -150,7 +150,8 @@ class Problem:
     @cached_property
     def unranked(self) -> Array:
         """Delta of equal scores, whose NaN show which entries are not compared."""
-        delta = self.constraint.delta(self.target, self.target.each(_equal_scores))
+        equal_scores = self.target.each(lambda part: np.zeros(part.n_items))
+        delta = self.constraint.delta(self.target, equal_scores)
         if not len(Contrasts.of(delta).first):
             raise ConstraintError(
                 f"{self.constraint!r} has nothing to compare in the {self.target.n_queries} "
@@ -293,10 +294,6 @@ def _ndcg_totals(k: int, queries: Queries, scores: Array) -> Array:
     """The sum of NDCG@k over queries, and the number of queries that define it."""
     values = ndcg(queries, scores, k=k)
     return np.array([np.nansum(values), np.count_nonzero(~np.isnan(values))], dtype=np.float64)
-
-
-def _equal_scores(queries: Queries) -> Array:
-    return np.zeros(queries.n_items)
 
 
 def scores_of(model: Any, queries: Queries) -> Array:

@@ -91,7 +91,12 @@ class Outlook:
         """Return delta of mixtures of the scores of both rankers, from the share of the other."""
         part, constraint = self.problem.sample, self.problem.constraint
         own, others = self.scores, other.scores
-        return lambda share: constraint.delta(part, part.each(partial(_mix, share), own, others))
+
+        def delta(share: float) -> Array:
+            mix = part.each(lambda _, a, b: (1.0 - share) * a + share * b, own, others)
+            return constraint.delta(part, mix)
+
+        return delta
 
     def foresight(self) -> Foresight:
         """Predict how delta follows λ around the ranker."""
@@ -107,10 +112,6 @@ class Outlook:
         if shares[-1] == 0.0:
             by_weight -= np.outer(along, shares / (shares @ weights))
         return Foresight(weigher, self.lambda_, by_weight)
-
-
-def _mix(share: float, _: Queries, first: Array, second: Array) -> Array:
-    return (1.0 - share) * first + share * second
 
 
 def smoothed_slopes(

@@ -8,7 +8,7 @@ nor the ranker, only K² numbers.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from pairity.reweighting.weights import FARTHEST
 if TYPE_CHECKING:
     from pairity.reweighting.algorithm import Round  # which imports Solver from here
     from pairity.reweighting.response import Outlook
+
+    MaybeOutlook: TypeAlias = Outlook | None
 
 
 class Solver(Protocol):
@@ -40,7 +42,7 @@ class Solver(Protocol):
         """
         ...
 
-    def step(self, current: Round, state: Any, outlook: Outlook | None) -> tuple[Array | None, Any]:
+    def step(self, current: Round, state: Any, outlook: MaybeOutlook) -> tuple[Array | None, Any]:
         """Return the next λ, or None to give up, and the next state.
 
         Parameters
@@ -72,7 +74,7 @@ class PlainStep:
     def start(self, delta: Array, scale: Array, tolerance: float = 0.0) -> None:
         """There is no state."""
 
-    def step(self, current: Round, state: None, _: Outlook | None) -> tuple[Array, None]:
+    def step(self, current: Round, state: None, _: MaybeOutlook) -> tuple[Array, None]:
         """One step along delta; entries that are not compared stay."""
         return current.lambda_ - self.eta * np.nan_to_num(current.delta), state
 
@@ -150,7 +152,7 @@ class DampedStep:
         return _Search(contrasts, units, radius, aim, prior, prior, near=_NEAR * tolerance)
 
     def step(
-        self, current: Round, state: _Search, outlook: Outlook | None
+        self, current: Round, state: _Search, outlook: MaybeOutlook
     ) -> tuple[Array | None, _Search]:
         """The next λ, from the best one so far."""
         point = np.ravel(current.lambda_) / state.units
@@ -174,11 +176,9 @@ class DampedStep:
 _BOLDER = 1.5  # times the radius, for a single gap
 _NEAR_SIDE = 0.25  # of a narrow tolerance: where a single gap is brought, not to cross zero
 _SATURATION = 0.35  # how much less than foreseen a long step moves, per unit of a single gap
-_SAME = 1e-3  # relative difference below which two gaps are the same
 _CLOSED = 0.1  # share of a single gap; a step that is expected to leave no more is to close it
 _FAR = 0.02  # a single gap that is smaller has moved, or is not worth the largest multipliers
 _MOST_HALVINGS = 12  # of the share of a mixture of two rankers
-_MOST_REPEATS = 2  # after which a bracket contains a jump, where the ranker foresaw a slope
 _MOST_STEPS = 20  # on the expected gaps, in one step of λ; they cost no training
 _POWERS = (1.0, 3.0)  # of the gaps in least squares: a higher one puts large gaps first
 _EFFORT = 0.015  # κ
@@ -195,7 +195,7 @@ class End(NamedTuple):
 
     point: Array  # exponents
     gap: float
-    outlook: Outlook | None
+    outlook: MaybeOutlook
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +225,6 @@ class _Search:
     ahead : array or None
         A point beyond one that was no better, where a single gap that nobody foresees (that of
         trees moves in jumps) may change its sign.
-    repeats : int, how often an end moved and its gap did not, because the gap jumps
     """
 
     contrasts: Contrasts
@@ -247,9 +246,8 @@ class _Search:
     same: bool = False
     farthest: bool = False
     ahead: Array | None = None
-    repeats: int = 0
 
-    def learn(self, point: Array, gaps: Array, outlook: Outlook | None, usable: bool) -> _Search:
+    def learn(self, point: Array, gaps: Array, outlook: MaybeOutlook, usable: bool) -> _Search:
         """Take in the round that has just ended."""
         new = replace(self, n_rounds=self.n_rounds + 1)
         if len(gaps) == 1:
@@ -273,9 +271,7 @@ class _Search:
         new = replace(new, radius=max(self.radius, 2.0 * size) if good else self.radius)
         return new._moved(point, gaps, learned, outlook)
 
-    def _moved(
-        self, point: Array, gaps: Array, jacobian: Array, outlook: Outlook | None
-    ) -> _Search:
+    def _moved(self, point: Array, gaps: Array, jacobian: Array, outlook: MaybeOutlook) -> _Search:
         """The search with a new best point, and the foresight from there."""
         foresight = None
         if outlook is not None and self.opposite is None:
@@ -316,7 +312,7 @@ class _Search:
 
     def next_point(self, narrowest: float) -> tuple[Array | None, _Search]:
         """The next exponents to try, or None if no better ones are expected."""
-        if not self.gaps.any() or self.repeats == _MOST_REPEATS:
+        if not self.gaps.any():
             return None, self
         if self.newest is not None and self.opposite is not None:
             return self._between(self.newest, self.opposite, narrowest), self
@@ -361,13 +357,7 @@ class _Search:
         same = (end.gap > 0) == (newest.gap > 0)
         if opposite is None and same:
             return replace(self, newest=min(end, newest, key=lambda known: abs(known.gap)))
-        replaced, opposite = (newest, opposite) if same else (opposite, newest)
-        repeats = False
-        if replaced is not None and end.outlook is not None:
-            repeats = abs(end.gap - replaced.gap) <= _SAME * abs(end.gap)
-        return replace(
-            self, newest=end, opposite=opposite, same=same, repeats=self.repeats + repeats
-        )
+        return replace(self, newest=end, opposite=opposite if same else newest, same=same)
 
     def _between(self, newest: End, opposite: End, narrowest: float) -> Array | None:
         """The point of the bracket at which a mixture of the scores of both ends has no gap.

@@ -345,8 +345,7 @@ class Weigher:
     def shares(self) -> Array:
         """The share of the training pairs in each entry of `weights`."""
         pairs = np.array([*self.counts.flat, *self.counts.flat, self.ungrouped])
-        total = max(float(self.counts.sum()) + self.ungrouped, 1e-300)
-        return np.asarray(pairs / total)
+        return np.asarray(pairs / max(float(self.counts.sum()) + self.ungrouped, 1e-300))
 
     def weights(self, lambda_: Array) -> Array:
         """Both tables as one axis, and the weight of pairs with an item of unknown group, 1."""
@@ -402,8 +401,7 @@ def make_weigher(
             "changes the ranker. Use enumeration='preference'."
         )
     counts = queries.total(pairs_by_cell)
-    ones = np.ones(counts.shape)
-    ungrouped = max(0.0, total_weight(queries, ones) - float(counts.sum()))
+    ungrouped = max(0.0, total_weight(queries, np.ones(counts.shape)) - float(counts.sum()))
     if weighting != "closed-form":
         return Weigher(weighting, np.ones(shape), counts, ungrouped, enumeration=enumeration)
     if not isinstance(constraint, PairwiseConstraint):

@@ -230,8 +230,7 @@ def check_response(subject: RankerSubject) -> None:
     queries = subject.queries(lists_by_cell())
     table, step = cell_table(queries, ab=1.5), 0.1
     change = cell_table(queries, 0.0, ab=1.0, ba=-0.5)
-    model = subject.fit(queries, table)
-    directions, coefficients = model.response(queries, table)
+    directions, coefficients = subject.fit(queries, table).response(queries, table)
     response = np.tensordot(change, coefficients[0], axes=2) @ directions
     up, down = (subject.scores(queries, table + sign * step * change) for sign in (1.0, -1.0))
     tolerant = replace(subject, rtol=max(subject.rtol, _RESPONSE_RTOL))

@@ -204,8 +204,7 @@ def check_other_queries(subject: MethodSubject) -> None:
         scores = subject.order(scorer, test.take(chosen))
         want = order[np.isin(test.query, chosen)]
         subject.same(scores, want, f"{len(chosen)} of the test queries, and all", advice)
-    last = test.n_queries - 1
-    renumbered = replace(test, query=last - test.query)
+    renumbered = replace(test, query=(test.n_queries - 1) - test.query)
     subject.same(subject.order(scorer, renumbered), order, "queries numbered backwards", advice)
 
 
@@ -226,8 +225,7 @@ def check_data(subject: MethodSubject) -> None:
 def check_fits(subject: MethodSubject) -> None:
     """A scorer does not change when the method is fitted again."""
     train, test, scorer, order = subject.fit_halves()
-    y = train.y.max() - train.y
-    subject.order(subject.fit(replace(train, y=y)), test)
+    subject.order(subject.fit(replace(train, y=train.y.max() - train.y)), test)
     what = "a scorer before and after the method was fitted to other queries"
     advice = "Store what is learned in the scorer, not in the method, and train copies of models."
     subject.same(subject.order(scorer, test), order, what, advice)

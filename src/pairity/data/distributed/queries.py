@@ -155,8 +155,7 @@ class DaskQueries(Cache):
 
     def total(self, function: Callable[..., ArrayLike], *columns: Any) -> Array:
         """The sum of ``function(queries, *columns)`` over the workers."""
-        parts = np.asarray(self.gather(function, *columns), dtype=np.float64)
-        return np.asarray(parts.sum(axis=0))
+        return np.asarray(np.asarray(self.gather(function, *columns), dtype=np.float64).sum(axis=0))
 
     def each(self, function: Callable[..., Any], *columns: Any) -> list[Any]:
         """The results of a function for the queries of each worker, which stay there."""
@@ -166,7 +165,7 @@ class DaskQueries(Cache):
             if len(cloudpickle.dumps(function)) > _LARGE:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", UserWarning)  # Dask warns of its size
-                    function = self.client.submit(_identity, function, pure=False)
+                    function = self.client.submit(lambda value: value, function, pure=False)
             return [
                 self.client.submit(_call, function, share, *values, pure=False)
                 for share, *values in zip(self.shares, *columns, strict=True)
@@ -362,10 +361,6 @@ def n_worker_threads() -> int:
     from distributed import get_worker
 
     return int(get_worker().state.nthreads)
-
-
-def _identity(value: Any) -> Any:
-    return value
 
 
 def _summarize_share(queries: Queries) -> Summary | None:
