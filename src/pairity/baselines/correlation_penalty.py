@@ -174,9 +174,8 @@ class _Correlation:
             deviation = np.sqrt(max(share * (1.0 - share), 0.0))
             if deviation > _LEAST_DEVIATION:
                 self.defined[k] = True
-                self.covariance[k] = (
-                    ((above - below) / self.total) - share * self.mean
-                ) / deviation
+                moment = (above - below) / self.total
+                self.covariance[k] = (moment - share * self.mean) / deviation
         if not self.defined.any():
             raise ConstraintError(
                 f"In every pair of {constraint!r} the preferred item is in the same group, so "

@@ -365,9 +365,8 @@ def _curvature(weights: Array, scale: Array, beta: Array, margin: float, part: Q
         rows = slice(bounds[first], bounds[last])
         weighted = standard[rows] * h[order[rows], None]
         sums = np.add.reduceat(weighted, bounds[first:last] - bounds[first], axis=0)
-        return np.asarray(
-            standard[rows].T @ weighted - (sums.T @ (sums * inverse[first:last, None]))
-        )
+        squares = sums.T @ (sums * inverse[first:last, None])
+        return np.asarray(standard[rows].T @ weighted - squares)
 
     return np.asarray(sum(run_all([partial(of_block, *pair) for pair in pairwise(cuts)])))
 

@@ -204,7 +204,7 @@ def check_other_queries(subject: MethodSubject) -> None:
         scores = subject.order(scorer, test.take(chosen))
         want = order[np.isin(test.query, chosen)]
         subject.same(scores, want, f"{len(chosen)} of the test queries, and all", advice)
-    renumbered = replace(test, query=(test.n_queries - 1) - test.query)
+    renumbered = replace(test, query=test.n_queries - 1 - test.query)
     subject.same(subject.order(scorer, renumbered), order, "queries numbered backwards", advice)
 
 
