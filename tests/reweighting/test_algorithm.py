@@ -14,6 +14,7 @@ from pairity import (
     LinearRanker,
     Marginal,
     PlainStep,
+    Queries,
     StatisticalParity,
 )
 from pairity.constraints import CATALOGUE, Contrasts, as_constraint, spread
@@ -464,6 +465,47 @@ def test_foresight_agrees_with_retraining():
         step.flat[entry] = 0.5
         reweighted = contrast @ (foreseen(step) - foreseen(-step))
         np.testing.assert_allclose(reweighted, gaps[0] - gaps[1], rtol=0.2)
+
+
+def test_mixtures_of_two_rankers_lead_from_one_to_the_other():
+    queries, constraint = make_biased_ranking(40, 15, random_state=0).queries(), InterGroup()
+    problem = Problem(queries, LinearRanker(), constraint)
+    lambdas = [np.zeros((2, 2)), np.array([[0.0, -2.0], [2.0, 0.0]])]
+    models = [
+        LinearRanker().fit_pairs(queries, problem.weigher.table(lambda_)) for lambda_ in lambdas
+    ]
+    first, second = (Outlook(problem, *pair) for pair in zip(models, lambdas, strict=True))
+    mixed = first.mixed(second)
+    for share in (0.0, 0.25, 1.0):
+        coef = (1.0 - share) * models[0].coef_ + share * models[1].coef_
+        np.testing.assert_allclose(mixed(share), constraint.delta(queries, queries.X @ coef))
+
+
+def test_a_gap_that_responds_only_to_the_largest_multipliers_is_closed():
+    """One feature that reveals both the group and the label: only turning it round helps."""
+    rng = np.random.default_rng(0)
+    group = np.tile([0, 1], 600)
+    X = group[:, None] + rng.normal(size=(1200, 1))
+    queries = Queries.from_arrays(
+        np.column_stack([X, 0.1 * rng.normal(size=1200)]),
+        X[:, 0] + rng.normal(size=1200) > 0.5,
+        qid=np.repeat(np.arange(40), 30),
+        sensitive_features=group,
+    )
+    problem = Problem(queries, LinearRanker(), StatisticalParity())
+    solution = retrain(problem, DampedStep(), Trace(0.01, 20))
+    assert solution.rounds[0].violation > 0.5
+    gaps = [round_.violation for round_ in solution.rounds]
+    assert gaps[1] > 0.9 * gaps[0]  # the first step of 3 moves next to nothing
+    assert solution.best.violation < 0.2 * gaps[0]
+    assert solution.best.auc >= 0.5
+
+
+def test_a_gap_of_trees_is_sought_beyond_a_point_that_is_no_better():
+    """It rises in the middle of its way to a change of sign."""
+    gap = Scripted(lambda x: 0.1 if x > -1.0 else 0.12 if x > -4.0 else -0.001)
+    seen = gap.run(DampedStep(), 20, tolerance=0.01)
+    assert abs(seen[-1][1]) <= 0.01
 
 
 @pytest.mark.parametrize("average", ["query", "pair"])

@@ -145,6 +145,19 @@ def test_one_query_is_measured_in_training():
         fit(queries=one, validation=2)
 
 
+@pytest.mark.parametrize(("n_queries", "few"), [(7, True), (8, False)])
+def test_few_queries_are_measured_in_training_with_the_papers_weights(n_queries, few):
+    queries = QUERIES.take(np.arange(n_queries))
+    model = fit(small_trees(), queries=queries, tolerance=0.0)
+    assert model.outcome_.measured_on == f"{n_queries} " + (
+        "training queries" if few else "queries out of fold"
+    )
+    chosen = fit(small_trees(), queries=queries, tolerance=0.0, weighting="paper", validation=None)
+    assert np.array_equal(model.predict(DATA.X), chosen.predict(DATA.X)) == few
+    linear = fit(queries=queries, tolerance=0.0)  # does not memorise
+    assert linear.outcome_.measured_on == f"{n_queries} training queries"
+
+
 def test_a_fit_with_folds_is_resumed(tmp_path):
     options = {"validation": 2, "tolerance": 0.0}
     whole = fit(**options, max_rounds=4)
