@@ -11,9 +11,11 @@ PAIRITY_SPLITS sets the number of splits, PAIRITY_CELLS a part of the names of t
 PAIRITY_LAGRANGIAN the number of splits on which the Lagrangian, which takes as long as a hundred
 plain fits, is run. "Trained on all" is the default trained on all queries, the held-out ones
 included: what it leaves there is noise that no ranker can know. Every fit is kept in the file that
-PAIRITY_ROWS names, and not repeated: two processes may fill the same file with different cells.
+PAIRITY_ROWS names, and not repeated. The fits of the printed table are kept in reach.jsonl.gz:
+PAIRITY_ROWS=benchmarks/reach.jsonl.gz prints it again without a fit.
 """
 
+import gzip
 import json
 import os
 import time
@@ -78,14 +80,16 @@ def run():
 
 def _kept():
     """The fits of earlier runs: results by cell, method and split."""
-    lines = ROWS.read_text().splitlines() if ROWS.is_file() else []
-    return {tuple(key): result for key, result in map(json.loads, lines)}
+    if not ROWS.is_file():
+        return {}
+    with gzip.open(ROWS, "rt") as file:
+        return {tuple(key): result for key, result in map(json.loads, file)}
 
 
 def _keep(kept, key, result):
     kept[key] = result
     if str(ROWS) != ".":
-        with ROWS.open("a") as file:
+        with gzip.open(ROWS, "at") as file:
             file.write(json.dumps([key, result]) + "\n")
 
 
