@@ -373,7 +373,10 @@ class _Search:
         return np.asarray(newest.point + min(max(share, least), 1.0 - least) * line)
 
     def _share(self, newest: End, opposite: End) -> float:
-        """The share of the opposite end in the mixture with the smallest gap."""
+        """The share of the opposite end in the mixture with the smallest gap.
+
+        It is 0 if no mixture has a smaller gap than an end, as at a jump.
+        """
         if newest.outlook is None or opposite.outlook is None:
             return newest.gap / (newest.gap - opposite.gap)  # as if the gap were linear
         mixed = newest.outlook.mixed(opposite.outlook)
@@ -386,7 +389,8 @@ class _Search:
             gap = self._single(mixed(middle)) + (1.0 - middle) * wrong[0] + middle * wrong[1]
             replaced = int((gap > 0) == (ends[1] > 0))
             shares[replaced], ends[replaced] = middle, gap
-        return float(shares[np.argmin(np.abs(ends))])
+        lowest, known = np.abs(ends).min(), min(abs(newest.gap), abs(opposite.gap))
+        return float(shares[np.argmin(np.abs(ends))]) if lowest < _HOPELESS * known else 0.0
 
     def _single(self, delta: Array) -> float:
         return float((self.contrasts.gaps(delta) - self.centre)[0])
