@@ -285,7 +285,7 @@ def test_reweighting_lowers_the_violation(regressor):
 
 
 def test_a_flexible_regressor_is_measured_on_other_queries():
-    """It knows its training queries by heart: their violation says nothing."""
+    """It memorises its training queries, so their violation is uninformative."""
     data = make(300, 20, strength=1.5)
     regressor = HistGradientBoostingRegressor(max_iter=10, random_state=0)
     model = FairRanker(regressor, "inter", tolerance=0.02, validation=0.3, random_state=0)

@@ -329,8 +329,8 @@ def audit(
 
 def _cuts(k: Any) -> tuple[int, ...]:
     cuts = list(k) if isinstance(k, (Sequence, np.ndarray)) and not isinstance(k, str) else [k]
-    whole = all(is_real(cut) and isinstance(cut, Integral) for cut in cuts)
-    if not cuts or not whole or min(cuts) < 1:
+    integers = all(is_real(cut) and isinstance(cut, Integral) for cut in cuts)
+    if not cuts or not integers or min(cuts) < 1:
         raise InputError(f"k must be one or more whole numbers of at least 1 (got {k!r}).")
     return tuple(sorted({int(cut) for cut in cuts}))
 

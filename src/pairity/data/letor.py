@@ -114,8 +114,8 @@ def read_letor(
         )
     if isinstance(group, str | os.PathLike):
         lines = [line for line in read_lines(group) if line]
-        whole = [line.isascii() and line.isdigit() and len(line) < 16 for line in lines]
-        group = [int(line) if ok else line for line, ok in zip(lines, whole, strict=True)]
+        integers = [line.isascii() and line.isdigit() and len(line) < 16 for line in lines]
+        group = [int(line) if ok else line for line, ok in zip(lines, integers, strict=True)]
     if isinstance(sensitive_features, str | os.PathLike):
         sensitive_features = object_array([name or None for name in read_lines(sensitive_features)])
     return Queries.from_arrays(

@@ -125,29 +125,29 @@ class ParquetFeatures:
         if cuts is None:
             cuts = [*range(0, len(self), max(1, BLOCK_ENTRIES // len(self.names))), len(self)]
         ends = iter([int(cut) for cut in cuts[1:]])
-        held: list[NDArray[Any]] = []
-        begin, end, at = 0, next(ends, 0), 0
+        pending: list[NDArray[Any]] = []
+        begin, end, position = 0, next(ends, 0), 0
         for chunk in _ahead(self._chunks()):
             used = 0
-            while end and at + (chunk.shape[1] - used) >= end:
-                piece = chunk[:, used : used + end - at]
-                used, at = used + end - at, end
+            while end and position + (chunk.shape[1] - used) >= end:
+                piece = chunk[:, used : used + end - position]
+                used, position = used + end - position, end
                 with memory_for_reading():
-                    block = (np.concatenate([*held, piece], axis=1) if held else piece).T
+                    block = (np.concatenate([*pending, piece], axis=1) if pending else piece).T
                 yield slice(begin, end), block
-                begin, end, held = end, next(ends, 0), []
+                begin, end, pending = end, next(ends, 0), []
             if used < chunk.shape[1]:
                 with memory_for_reading():
-                    held.append(chunk[:, used:].copy())
-                at += chunk.shape[1] - used
+                    pending.append(chunk[:, used:].copy())
+                position += chunk.shape[1] - used
 
     def _chunks(self) -> Iterator[NDArray[Any]]:
         """Yield the chosen rows of each row group, of shape (n_features, n_rows).
 
         Two buffers alternate: one may be in use while the other is filled.
         """
-        whole = [n for file in self.files for n in file.groups if self._fits(n)]
-        places = [np.empty(len(self.names) * max(whole, default=0), self.dtype) for _ in range(2)]
+        sizes = [n for file in self.files for n in file.groups if self._fits(n)]
+        places = [np.empty(len(self.names) * max(sizes, default=0), self.dtype) for _ in range(2)]
         first = number = 0
         for file in self.files:
             if self.rows is not None and not len(self._chosen(first, first + file.n_rows)):
@@ -362,8 +362,8 @@ def to_column(column: Any) -> Column:
         return object_array(column.to_pylist())
     if types.is_boolean(kind):
         return np.asarray(column)
-    whole = types.is_integer(kind) and not column.null_count
-    return np.asarray(column.cast("int64" if whole else "float64"))
+    integers = types.is_integer(kind) and not column.null_count
+    return np.asarray(column.cast("int64" if integers else "float64"))
 
 
 def _state(path: str) -> tuple[int, int]:

@@ -153,11 +153,11 @@ class TorchRanker(PairRanker):
         self._check_parameters(torch)
         self._begin_fit(queries)
         device, seed = as_device(torch, self.device), self._draw_seed(previous)
-        train, held = queries.by_query()[0], None
+        train, others = queries.by_query()[0], None
         if self.validation is not None:
-            train, held = train.split(self.validation, seed)
+            train, others = train.split(self.validation, seed)
         data = Weighted.of(train, weights, "training")
-        held_out = None if held is None else Weighted.of(held, weights, "held-out")
+        held_out = None if others is None else Weighted.of(others, weights, "held-out")
         # torch is seeded inside the block, and its random state is restored afterwards.
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)

@@ -223,7 +223,7 @@ class _Search:
     same : bool, whether the last point did not cross the root
     farthest : bool, whether the largest exponents were tried
     ahead : array or None
-        A point beyond one that was no better, where a single gap that nobody foresees (that of
+        A point beyond one that was no better, where a single gap without a foresight (that of
         trees moves in jumps) may change its sign.
     """
 
