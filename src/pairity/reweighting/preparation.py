@@ -125,7 +125,7 @@ class Setup:
             with errors_about("the validation queries"):
                 self.check(measured_on)
         weighting = self.weighting
-        if self.model.weighting == "auto" and self._few(queries) and measured_on is None:
+        if self.model.weighting == "auto" and self._few(queries):
             weighting = "paper"
         return Problem(
             queries, self.ranker, self.constraint, measured_on, self.model.enumeration,
